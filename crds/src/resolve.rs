@@ -1,0 +1,66 @@
+//! From a StreamJob to the [`ResolvedJob`] that workers read: defaults filled in, Secrets turned into paths.
+
+use kube::{ResourceExt, core::Duration};
+
+use crate::{
+    StreamJob,
+    contract::{CONTRACT_VERSION, ResolvedJob, ResolvedKafka, ResolvedSasl, ResolvedTls},
+    v1alpha1::{KafkaSpec, SecretKeyRef},
+};
+
+/// Resolves a job. `secrets_dir` is where Secrets are mounted: `<dir>/<secret>/<key>`.
+#[must_use]
+pub fn resolve(job: &StreamJob, revision: &str, secrets_dir: &str) -> ResolvedJob {
+    let namespace = job.namespace().unwrap_or_else(|| "default".to_owned());
+    let name = job.name_any();
+    let spec = &job.spec;
+    let processing = &spec.processing;
+    ResolvedJob {
+        contract_version: CONTRACT_VERSION,
+        transactional_id_prefix: transactional_id_prefix(&spec.kafka, &namespace, &name),
+        consumer_group: consumer_group(&spec.kafka, &namespace, &name),
+        namespace,
+        name,
+        uid: job.uid().unwrap_or_default(),
+        revision: revision.to_owned(),
+        kafka: resolve_kafka(&spec.kafka, secrets_dir),
+        guarantee: processing.guarantee,
+        commit_interval_ms: millis(&processing.protocol.transactional.commit_interval),
+        transaction_timeout_ms: millis(&processing.transaction_timeout),
+        drain_timeout_ms: millis(&spec.worker.drain_timeout),
+        slots: u32::try_from(spec.worker.slots).unwrap_or(1).max(1),
+        pipeline: spec.pipeline.clone(),
+    }
+}
+
+/// The prefix of the transactional ids of a job.
+#[must_use]
+pub fn transactional_id_prefix(kafka: &KafkaSpec, namespace: &str, name: &str) -> String {
+    kafka.transactional_id_prefix.clone().unwrap_or_else(|| format!("{namespace}.{name}"))
+}
+
+/// The consumer group of a job.
+#[must_use]
+pub fn consumer_group(kafka: &KafkaSpec, namespace: &str, name: &str) -> String {
+    kafka.consumer_group.clone().unwrap_or_else(|| format!("{namespace}.{name}"))
+}
+
+/// A duration in whole milliseconds.
+#[must_use]
+pub fn millis(duration: &Duration) -> u64 {
+    let duration = std::time::Duration::from(*duration);
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn resolve_kafka(kafka: &KafkaSpec, secrets_dir: &str) -> ResolvedKafka {
+    let path = |secret: &SecretKeyRef| format!("{secrets_dir}/{}/{}", secret.name, secret.key);
+    ResolvedKafka {
+        bootstrap_servers: kafka.bootstrap_servers.clone(),
+        tls: kafka.tls.as_ref().map(|tls| ResolvedTls { ca_file: tls.ca_secret_ref.as_ref().map(path) }),
+        sasl: kafka.sasl.as_ref().map(|sasl| ResolvedSasl {
+            mechanism: sasl.mechanism,
+            username_file: path(&sasl.username_secret_ref),
+            password_file: path(&sasl.password_secret_ref),
+        }),
+    }
+}

@@ -1,0 +1,93 @@
+//! Version `v1alpha1` of the API group `fencepost.dev`.
+//!
+//! A field is here only when something acts on it: the API server refuses or prunes the rest, so no setting is silently ignored.
+
+mod kafka;
+mod pipeline;
+mod processing;
+mod status;
+mod worker;
+
+use kube::{CustomResource, KubeSchema};
+use serde::{Deserialize, Serialize};
+
+pub use self::{
+    kafka::{KafkaSpec, SaslMechanism, SaslSpec, SecretKeyRef, TlsSpec},
+    pipeline::{
+        ColumnMetadata, ColumnSpec, FormatSpec, HeaderColumn, JsonFormat, KafkaSinkSpec, KafkaSourceSpec, KeyFormat,
+        OnBadRecord, PipelineSpec, SinkSpec, SourceSpec, StartPosition, TopicCreateSpec,
+    },
+    processing::{Guarantee, ProcessingSpec, ProtocolSpec, TransactionalProtocol},
+    status::{
+        BrokerStatus, OperationStatus, OperationType, Phase, PlanStatus, RevisionStatus, SinkGuarantee,
+        StreamJobStatus, TransactionsStatus, Violation,
+    },
+    worker::{ImagePullPolicy, LocalObjectRef, WorkerSpec},
+};
+
+/// An exactly-once Kafka stream job: where records come from, a SQL pipeline, where results go.
+#[derive(Clone, Debug, PartialEq, CustomResource, KubeSchema, Serialize, Deserialize)]
+#[kube(
+    group = "fencepost.dev",
+    version = "v1alpha1",
+    kind = "StreamJob",
+    namespaced,
+    status = "StreamJobStatus",
+    shortname = "sj",
+    category = "streaming",
+    derive = "PartialEq",
+    doc = "An exactly-once Kafka stream job.",
+    scale(
+        spec_replicas_path = ".spec.replicas",
+        status_replicas_path = ".status.replicas",
+        label_selector_path = ".status.selector"
+    ),
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
+    printcolumn(name = "Workers", type_ = "string", json_path = ".status.workers"),
+    printcolumn(name = "Epoch", type_ = "integer", json_path = ".status.epoch"),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].reason"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(
+        name = "Guarantee",
+        type_ = "string",
+        priority = 1,
+        json_path = ".spec.processing.guarantee"
+    ),
+    printcolumn(name = "Message", type_ = "string", priority = 1, json_path = ".status.conditions[?(@.type==\"Ready\")].message"),
+    validation = Rule::new("size(self.metadata.name) <= 45").message("metadata.name must be at most 45 characters, so that the names of the pods fit into a label")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct StreamJobSpec {
+    /// Number of workers (pods). Changed by `kubectl scale` too. More workers than input partitions leave some idle.
+    #[serde(default = "default_replicas")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub replicas: i32,
+
+    /// The Kafka cluster, and the names that identify this job in it.
+    pub kafka: KafkaSpec,
+
+    /// The guarantee and the protocol that gives it.
+    #[serde(default)]
+    pub processing: ProcessingSpec,
+
+    /// Sources, SQL and sinks.
+    pub pipeline: PipelineSpec,
+
+    /// How the workers run.
+    #[serde(default)]
+    pub worker: WorkerSpec,
+}
+
+const fn default_replicas() -> i32 {
+    1
+}
+
+/// A schema for [`kube::core::Duration`] that says how it is written.
+pub(crate) fn duration_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "string",
+        "maxLength": 32,
+        "pattern": r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$",
+    })
+}

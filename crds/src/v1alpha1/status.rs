@@ -1,0 +1,197 @@
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use strum::{Display, IntoStaticStr};
+
+/// What the operator observed. Nothing here is required, so that an older or newer operator can read it.
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StreamJobStatus {
+    /// `metadata.generation` that this status answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+
+    /// One word for people. Programs read `conditions`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
+
+    /// Number of this start of the workers. Rises by one each time the operator starts them with a possibly different spec.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<i64>,
+
+    /// Conditions, one per type.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+
+    /// Which revisions of the spec run and are wanted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<RevisionStatus>,
+
+    /// The answer of the worker image to the newest spec.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PlanStatus>,
+
+    /// The change under way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operation: Option<OperationStatus>,
+
+    /// Transactional ids of the job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transactions: Option<TransactionsStatus>,
+
+    /// What the brokers said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub broker: Option<BrokerStatus>,
+
+    /// What a reader of each sink really gets.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub guarantees: Vec<SinkGuarantee>,
+
+    /// Workers that exist.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<i32>,
+
+    /// Workers that process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ready_replicas: Option<i32>,
+
+    /// `ready/wanted`, for the table of `kubectl get`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workers: Option<String>,
+
+    /// Label selector of the workers, for `/scale`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub selector: Option<String>,
+}
+
+/// One word for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize, Display, IntoStaticStr)]
+pub enum Phase {
+    /// Accepted, nothing done yet, or checks under way before the first start.
+    Pending,
+    /// Workers are starting.
+    Starting,
+    /// All workers process.
+    Running,
+    /// The workers of the old revision are finishing.
+    Draining,
+    /// Needs a change of the spec or of the world around it.
+    Stalled,
+}
+
+/// Revisions are hashes of the spec without `replicas`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RevisionStatus {
+    /// What the workers run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub current: Option<String>,
+    /// What the spec asks for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+}
+
+/// The result of a plan pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PlanStatus {
+    /// The revision that was planned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// Signature of the pipeline: equal signatures read and write compatible state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signature: Option<String>,
+    /// Version of the worker that planned it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker_version: Option<String>,
+    /// Why it does not plan. Empty: it does.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub violations: Vec<Violation>,
+}
+
+/// Something that must change before the job can start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Violation {
+    /// Machine-readable kind, such as `TransactionTimeoutAboveBrokerMaximum`.
+    pub reason: String,
+    /// The field of the spec.
+    pub field: String,
+    /// What is wrong, with the numbers, and what to change.
+    pub message: String,
+}
+
+/// What is being done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize, Display, IntoStaticStr)]
+pub enum OperationType {
+    /// First start.
+    Start,
+    /// A new revision replaces the running one.
+    Restart,
+    /// The number of workers changes.
+    Scale,
+}
+
+/// A change under way.
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OperationStatus {
+    /// Identifies this run of the operation.
+    pub id: String,
+    /// What is being done.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub operation_type: Option<OperationType>,
+    /// Where it stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// When the step began, RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<String>,
+    /// What went wrong last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+}
+
+/// Transactional ids of the job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TransactionsStatus {
+    /// Ids are `<prefix>-<ordinal>-<slot>`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<String>,
+    /// The largest number of workers that ever ran: ids of ordinals below it may exist at the brokers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ids_high_water: Option<i32>,
+}
+
+/// What the brokers said.
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct BrokerStatus {
+    /// Id of the Kafka cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster_id: Option<String>,
+    /// Number of brokers that were asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub brokers: Option<i32>,
+    /// The smallest `transaction.max.timeout.ms` of all brokers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transaction_max_timeout_ms: Option<i64>,
+    /// The smallest `transactional.id.expiration.ms` of all brokers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transactional_id_expiration_ms: Option<i64>,
+}
+
+/// What a reader of a sink gets.
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SinkGuarantee {
+    /// Name of the sink.
+    pub sink: String,
+    /// `ExactlyOnce` or `AtLeastOnce`.
+    pub guarantee: String,
+    /// What it depends on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub condition: Option<String>,
+}
