@@ -1,0 +1,82 @@
+//! Health, metrics and status over HTTP. Read-only: nothing here changes the worker.
+//!
+//! | path | answer |
+//! |---|---|
+//! | `/healthz` | 200 while every slot's loop turns, otherwise 503 with the reason |
+//! | `/readyz` | 200 when every slot can commit, otherwise 503 |
+//! | `/metrics` | Prometheus text |
+//! | `/v1/status` | [`WorkerStatus`] as JSON |
+
+use std::{net::SocketAddr, sync::Arc};
+
+use axum::{
+    Json, Router,
+    extract::State,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use fencepost_crds::contract::WorkerStatus;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// What the server shows.
+pub(crate) trait Observed: Send + Sync + 'static {
+    /// The state of the worker.
+    fn status(&self) -> WorkerStatus;
+    /// Why the process should be restarted, if it should.
+    fn stuck(&self) -> Option<String>;
+    /// All metrics in the text format of OpenMetrics.
+    ///
+    /// # Errors
+    /// When they cannot be written as text.
+    fn metrics(&self) -> Result<String, std::fmt::Error>;
+}
+
+/// Serves until cancelled.
+///
+/// # Errors
+/// When the address cannot be used, or the server fails.
+pub(crate) async fn serve(addr: SocketAddr, observed: Arc<dyn Observed>, stop: CancellationToken) -> std::io::Result<()> {
+    let listener = TcpListener::bind(addr).await?;
+    axum::serve(listener, router(observed)).with_graceful_shutdown(stop.cancelled_owned()).await
+}
+
+fn router(observed: Arc<dyn Observed>) -> Router {
+    Router::new()
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .route("/v1/status", get(status))
+        .with_state(observed)
+}
+
+async fn healthz(State(observed): State<Arc<dyn Observed>>) -> Response {
+    match observed.stuck() {
+        None => "ok\n".into_response(),
+        Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, reason).into_response(),
+    }
+}
+
+async fn readyz(State(observed): State<Arc<dyn Observed>>) -> Response {
+    let status = observed.status();
+    if status.ready && !status.draining {
+        return "ok\n".into_response();
+    }
+    let errors: Vec<_> = status.slots.iter().filter_map(|slot| slot.error.as_ref()).map(|e| e.message.as_str()).collect();
+    let reason = if status.draining { "draining".to_owned() } else { format!("not ready: {}", errors.join("; ")) };
+    (StatusCode::SERVICE_UNAVAILABLE, reason).into_response()
+}
+
+async fn metrics(State(observed): State<Arc<dyn Observed>>) -> Response {
+    match observed.metrics() {
+        Ok(text) => {
+            ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
+        }
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+async fn status(State(observed): State<Arc<dyn Observed>>) -> Json<WorkerStatus> {
+    Json(observed.status())
+}
