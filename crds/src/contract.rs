@@ -6,7 +6,7 @@
 //! - [`ExitCode`]: worker → kubelet → operator.
 
 use serde::{Deserialize, Serialize};
-use strum::{Display, EnumIter, FromRepr, IntoStaticStr};
+use strum::{Display, EnumIter, EnumMessage, FromRepr, IntoStaticStr};
 
 use crate::v1alpha1::{Guarantee, PipelineSpec, SaslMechanism, Violation};
 
@@ -235,7 +235,7 @@ pub struct WorkerError {
 }
 
 /// Exit codes of the worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Display, EnumIter, FromRepr, IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display, EnumIter, EnumMessage, FromRepr, IntoStaticStr)]
 #[repr(u8)]
 pub enum ExitCode {
     /// Asked to stop; everything processed is committed.
