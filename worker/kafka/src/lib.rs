@@ -1,1 +1,10 @@
-//! See the crate's description.
+//! Kafka for Fencepost.
+//!
+//! - [`settings`]: how to reach a cluster, once, for both clients below.
+//! - [`error`]: what an error means for the worker ([`error::ErrorClass`]) and for its user ([`error::Cause`]).
+//! - [`rpc`]: the raw protocol client, for what librdkafka does not offer: fencing, finding and ending transactions,
+//!   limits of every broker.
+
+pub mod error;
+pub mod rpc;
+pub mod settings;

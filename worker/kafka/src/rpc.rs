@@ -1,0 +1,1 @@
+//! The raw protocol client.
