@@ -14,7 +14,7 @@ const VERSION: &str = "2.0.0";
 
 /// The folder with `bin/helm`.
 pub(super) fn program() -> Result<PathBuf, Error> {
-    let folder = cache::get(&Key::new("helm", VERSION, &[PACKAGE.as_bytes()]), fetch)?;
+    let folder = cache::get(&Key::new("helm", &format!("v37-{VERSION}"), &[PACKAGE.as_bytes()]), fetch)?;
     Ok(folder)
 }
 

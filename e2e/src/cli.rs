@@ -1,0 +1,75 @@
+//! The command line: one file a subcommand.
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::cluster::{Cluster, ClusterName};
+use crate::report;
+
+mod build;
+mod down;
+mod logs;
+mod pass;
+mod status;
+mod up;
+
+/// What a subcommand ends with.
+pub type Outcome = Result<ExitCode, Box<dyn Error + Send + Sync>>;
+
+#[derive(Debug, Parser)]
+#[command(name = "fencepost-e2e", version, about, max_term_width = 120)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Up(up::Up),
+    Down(down::Down),
+    Status(status::Status),
+    Kubectl(pass::Kubectl),
+    Helm(pass::Helm),
+    Logs(logs::Logs),
+    Build(build::Build),
+}
+
+/// Which cluster.
+#[derive(Debug, Clone, Args)]
+pub struct Which {
+    /// The cluster's name
+    #[arg(long, global = true, default_value_t)]
+    name: ClusterName,
+}
+
+impl Which {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &ClusterName {
+        &self.name
+    }
+
+    fn attach(&self) -> Result<Cluster, crate::cluster::Error> {
+        Cluster::attach(&self.name)
+    }
+}
+
+/// Runs the command line of this process.
+#[must_use]
+pub fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Up(command) => command.run(),
+        Command::Down(command) => command.run(),
+        Command::Status(command) => command.run(),
+        Command::Kubectl(command) => command.run(),
+        Command::Helm(command) => command.run(),
+        Command::Logs(command) => command.run(),
+        Command::Build(command) => command.run(),
+    };
+    outcome.unwrap_or_else(|error| {
+        report::step(format!("failed: {}", report::chain(error.as_ref())));
+        ExitCode::FAILURE
+    })
+}

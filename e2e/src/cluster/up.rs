@@ -1,0 +1,90 @@
+//! Bringing a cluster up.
+
+use std::fs::{self, File, TryLockError};
+use std::thread;
+
+use super::topology::Node;
+use super::{Cluster, ClusterName, ClusterSpec, Error, control_plane, down, kafka, network, node, pki, ready};
+use crate::paths::{self, RunDir};
+use crate::report;
+use crate::tools::Tools;
+use crate::wait::Deadline;
+
+const DNS: &str = include_str!("../../cluster/manifests/dns.yaml");
+
+pub(super) fn up(spec: &ClusterSpec) -> Result<Cluster, Error> {
+    spec.check()?;
+    if !nix::unistd::geteuid().is_root() {
+        return Err(Error::NotRoot);
+    }
+    let tools = Tools::prepare()?;
+    let _lock = lock(&spec.name)?;
+    if !down::leftovers(&spec.name).is_empty() {
+        return Err(Error::Exists { name: spec.name.clone() });
+    }
+    let clock = Deadline::after(std::time::Duration::MAX);
+    let run = RunDir::of(&spec.name);
+    let cluster = Cluster { spec: spec.clone(), run, tools };
+    report::step(format!("cluster {}: logs in {}", spec.name, cluster.run.logs().display()));
+    describe(&cluster)?;
+    pki::create(&cluster.run, spec)?;
+    network::build(spec)?;
+    // Three things that need nothing of each other.
+    thread::scope(|scope| {
+        let brokers = scope.spawn(|| kafka::start(&cluster));
+        let cluster = &cluster;
+        let nodes: Vec<_> =
+            spec.nodes().into_iter().map(|node| scope.spawn(move || start_node(cluster, node))).collect();
+        start_control_plane(cluster)?;
+        for node in nodes {
+            node.join().map_err(|_| Error::Thread)??;
+        }
+        ready::kubernetes(cluster)?;
+        brokers.join().map_err(|_| Error::Thread)?
+    })?;
+    report::step(format!(
+        "cluster {} is up after {:.1} s: {} nodes, {} broker(s), Kafka at {} ({})",
+        spec.name,
+        clock.elapsed().as_secs_f64(),
+        spec.nodes().len(),
+        spec.brokers,
+        cluster.bootstrap(),
+        spec.security,
+    ));
+    Ok(cluster)
+}
+
+fn start_control_plane(cluster: &Cluster) -> Result<(), Error> {
+    control_plane::start_api(cluster)?;
+    ready::api_server(cluster)?;
+    control_plane::start_controllers(cluster)?;
+    cluster.apply(DNS)?;
+    cluster.apply(&kafka::service(&cluster.spec))?;
+    Ok(())
+}
+
+fn start_node(cluster: &Cluster, node: Node) -> Result<(), Error> {
+    node::start_runtime(cluster, node)?;
+    node::start_kubelet(cluster, node)
+}
+
+fn describe(cluster: &Cluster) -> Result<(), Error> {
+    let path = cluster.run.spec();
+    fs::create_dir_all(cluster.run.logs()).map_err(Error::file(cluster.run.logs()))?;
+    let text = serde_json::to_vec_pretty(&cluster.spec).map_err(|source| Error::Description { path: path.clone(), source })?;
+    fs::write(&path, text).map_err(Error::file(path))
+}
+
+/// Keeps other runs of the harness away from a cluster that is being brought up or down. A child that was forked and is
+/// not yet in its namespace holds the lock too, so whoever gets it sees everything that was started.
+pub(super) fn lock(name: &ClusterName) -> Result<File, Error> {
+    let folder = paths::state();
+    fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
+    let path = folder.join(format!("{name}.lock"));
+    let file = File::create(&path).map_err(Error::file(&path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Error::Busy { name: name.clone() }),
+        Err(TryLockError::Error(source)) => Err(Error::File { path, source }),
+    }
+}
