@@ -52,6 +52,12 @@ impl Key {
         Self { name: name.to_owned(), version: version.to_owned(), digest }
     }
 
+    /// The part of it that is made from the inputs.
+    #[must_use]
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
     /// `name-version-digest`.
     #[must_use]
     pub fn folder(&self) -> String {
@@ -100,9 +106,33 @@ fn get_below<E: std::error::Error + 'static>(
     Ok(done)
 }
 
+/// What is there of the same name and version as `key`, made from other inputs: all but the `kept` that were made last, of
+/// which `key` itself is one.
+#[must_use]
+pub fn older(key: &Key, kept: usize) -> Vec<PathBuf> {
+    older_below(&paths::cache().join("tools"), key, kept)
+}
+
+fn older_below(base: &Path, key: &Key, kept: usize) -> Vec<PathBuf> {
+    let current = key.folder();
+    let prefix = format!("{}-{}-", key.name, key.version);
+    let entries = fs::read_dir(base).into_iter().flatten().flatten();
+    let mut found: Vec<_> = entries
+        .filter(|entry| {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            name.starts_with(&prefix) && name != current
+        })
+        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+        .collect();
+    found.sort();
+    found.truncate((found.len() + 1).saturating_sub(kept));
+    found.into_iter().map(|(_, path)| path).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Error, Key, get_below};
+    use super::{Error, Key, get_below, older_below};
     use std::convert::Infallible;
     use std::path::Path;
 
@@ -140,6 +170,25 @@ mod tests {
         assert_ne!(key(&[b"a"]), key(&[b"b"]));
         assert_ne!(key(&[b"ab", b"c"]), key(&[b"a", b"bc"]));
         assert_eq!(key(&[b"a"]), key(&[b"a"]));
+    }
+
+    #[test]
+    fn what_was_made_last_is_kept() {
+        let base = tempfile::tempdir().unwrap();
+        let key = |input: &str| Key::new("tool", "1.0", &[input.as_bytes()]);
+        let made: Vec<_> = ["a", "b", "c"]
+            .iter()
+            .enumerate()
+            .map(|(age, input)| {
+                let folder = get_below(base.path(), &key(input), fill).unwrap();
+                let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1000 + age as u64);
+                std::fs::File::open(&folder).unwrap().set_modified(time).unwrap();
+                folder
+            })
+            .collect();
+        assert_eq!(older_below(base.path(), &key("c"), 2), [made[0].clone()]);
+        assert_eq!(older_below(base.path(), &key("a"), 1), [made[1].clone(), made[2].clone()]);
+        assert!(older_below(base.path(), &key("c"), 3).is_empty());
     }
 
     #[test]

@@ -10,6 +10,8 @@ use crate::report;
 
 mod build;
 mod down;
+mod fault;
+mod images;
 mod logs;
 mod pass;
 mod status;
@@ -34,6 +36,8 @@ enum Command {
     Helm(pass::Helm),
     Logs(logs::Logs),
     Build(build::Build),
+    Fault(fault::Fault),
+    Images(images::Images),
 }
 
 /// Which cluster.
@@ -67,6 +71,8 @@ pub fn main() -> ExitCode {
         Command::Helm(command) => command.run(),
         Command::Logs(command) => command.run(),
         Command::Build(command) => command.run(),
+        Command::Fault(command) => command.run(),
+        Command::Images(command) => command.run(),
     };
     outcome.unwrap_or_else(|error| {
         report::step(format!("failed: {}", report::chain(error.as_ref())));

@@ -9,6 +9,8 @@ pub mod cache;
 pub mod cli;
 pub mod cluster;
 pub mod command;
+pub mod faults;
+pub mod images;
 pub mod ns;
 pub mod packages;
 pub mod paths;

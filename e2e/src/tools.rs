@@ -77,8 +77,8 @@ impl Tools {
             // Kafka and Helm mostly wait for the network, Go for the processors: side by side they cost what the longest costs.
             let kafka = scope.spawn(kafka::jars);
             let helm = scope.spawn(helm::program);
-            let kubernetes = go::programs()?;
-            let images = base_images::archives(&kubernetes)?;
+            let kubernetes = go::kubernetes()?;
+            let images = base_images::archives(&kubernetes, &go::coredns()?)?;
             Ok(Self {
                 kafka: kafka.join().map_err(|_| Error::Thread)??,
                 helm: helm.join().map_err(|_| Error::Thread)??,

@@ -24,6 +24,9 @@ use crate::wait::{self, Deadline};
 const INIT: &str = r#"
 set -e
 ready=$1; shift
+# The names of all namespaces of the machine are none of the node's business, would keep those of other clusters alive,
+# and are a second mount of the root device, which makes the kubelet look at the wrong one for its disk.
+umount -R /run/netns 2>/dev/null || :
 for folder in "$@"; do mount -t tmpfs -o mode=755 fencepost "$folder"; done
 mount --make-rshared /
 : >"$ready"

@@ -15,20 +15,19 @@ pub const BUSYBOX: &str = "docker.io/library/busybox:1";
 /// Changes when the content of the archives does without its inputs changing.
 const RECIPE: &str = "1";
 
-/// The folder with the archives. `kubernetes` is the folder of the programs that go into them.
-pub(super) fn archives(kubernetes: &Path) -> Result<PathBuf, Error> {
-    let made_from = kubernetes.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+/// The folder with the archives. `kubernetes` and `coredns` are the folders of the programs that go into them.
+pub(super) fn archives(kubernetes: &Path, coredns: &Path) -> Result<PathBuf, Error> {
+    let made_from = format!("{} {}", kubernetes.display(), coredns.display());
     let busybox = busybox()?;
     let busybox_id = std::fs::metadata(&busybox).map_err(Error::file(&busybox))?.len().to_string();
     let inputs = [made_from.as_str(), &busybox_id, PAUSE, COREDNS, BUSYBOX, RECIPE].map(str::as_bytes);
     let folder = cache::get(&Key::new("images", "base", &inputs), |folder| {
-        let bin = kubernetes.join("bin");
         let image = |file: &str, name: &str, source: PathBuf, target: &'static str| {
             let path = folder.join(file);
             image_archive(&path, name, target, &[Entry { source, target }]).map_err(Error::file(path))
         };
-        image("pause.tar", PAUSE, bin.join("pause"), "/pause")?;
-        image("coredns.tar", COREDNS, bin.join("coredns"), "/coredns")?;
+        image("pause.tar", PAUSE, kubernetes.join("bin/pause"), "/pause")?;
+        image("coredns.tar", COREDNS, coredns.join("bin/coredns"), "/coredns")?;
         image("busybox.tar", BUSYBOX, busybox, "/bin/busybox")
     })?;
     Ok(folder)

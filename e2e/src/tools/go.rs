@@ -18,38 +18,48 @@ const KUBERNETES: &[&str] =
 /// Changes whenever the way of building does, so that what an older harness built is not taken for it.
 const RECIPE: &str = "1";
 
-/// The folder with `bin/kube-apiserver` and the others.
-pub(super) fn programs() -> Result<PathBuf, Error> {
+/// The folder with `bin/kube-apiserver` and the others, etcd and the pause program among them.
+pub(super) fn kubernetes() -> Result<PathBuf, Error> {
     let version = required(CONTROL_PLANE_MOD, "k8s.io/kubernetes")?;
-    let inputs = [CONTROL_PLANE_MOD, CONTROL_PLANE_SUM, DNS_MOD, DNS_SUM, DNS_MAIN, RECIPE].map(str::as_bytes);
-    Ok(cache::get(&Key::new("kubernetes", version, &inputs), |folder| build(folder, version))?)
+    let inputs = [CONTROL_PLANE_MOD, CONTROL_PLANE_SUM, RECIPE].map(str::as_bytes);
+    let folder = cache::get(&Key::new("kubernetes", version, &inputs), |folder| {
+        let (module, bin) = folders(folder, CONTROL_PLANE_MOD, CONTROL_PLANE_SUM)?;
+        let commands: Vec<String> = KUBERNETES.iter().map(|name| format!("k8s.io/kubernetes/cmd/{name}")).collect();
+        go_build(&module, &bin, &version_flags(version), &commands)?;
+        go_build(&module, &bin.join("etcd"), "-s -w", &["go.etcd.io/etcd/server/v3".to_owned()])?;
+        // The pause program has no Go source: it is one C file of the Kubernetes module.
+        let source = run(words("go", ["list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes"]).current_dir(&module))?;
+        let pause = Path::new(source.trim()).join("build/pause/linux/pause.c");
+        run(words("gcc", ["-Os", "-static", "-o"]).arg(bin.join("pause")).arg(pause))?;
+        std::fs::remove_dir_all(&module).map_err(Error::file(&module))
+    })?;
+    Ok(folder)
 }
 
-fn build(folder: &Path, version: &str) -> Result<(), Error> {
-    let source = folder.join("source");
-    let (control_plane, dns) = (source.join("control-plane"), source.join("dns"));
-    unpack(&control_plane, "go.mod", CONTROL_PLANE_MOD)?;
-    unpack(&control_plane, "go.sum", CONTROL_PLANE_SUM)?;
-    unpack(&dns, "go.mod", DNS_MOD)?;
-    unpack(&dns, "go.sum", DNS_SUM)?;
-    unpack(&dns, "main.go", DNS_MAIN)?;
-    let bin = folder.join("bin");
-    std::fs::create_dir_all(&bin).map_err(Error::file(&bin))?;
+/// The folder with `bin/coredns`.
+pub(super) fn coredns() -> Result<PathBuf, Error> {
+    let version = required(DNS_MOD, "github.com/coredns/coredns")?;
+    let inputs = [DNS_MOD, DNS_SUM, DNS_MAIN, RECIPE].map(str::as_bytes);
+    let folder = cache::get(&Key::new("coredns", version, &inputs), |folder| {
+        let (module, bin) = folders(folder, DNS_MOD, DNS_SUM)?;
+        unpack(&module, "main.go", DNS_MAIN)?;
+        go_build(&module, &bin.join("coredns"), "-s -w", &[".".to_owned()])?;
+        std::fs::remove_dir_all(&module).map_err(Error::file(&module))
+    })?;
+    Ok(folder)
+}
 
-    let commands: Vec<String> = KUBERNETES.iter().map(|name| format!("k8s.io/kubernetes/cmd/{name}")).collect();
-    go_build(&control_plane, &bin, &version_flags(version), &commands)?;
-    go_build(&control_plane, &bin.join("etcd"), "-s -w", &["go.etcd.io/etcd/server/v3".to_owned()])?;
-    go_build(&dns, &bin.join("coredns"), "-s -w", &[".".to_owned()])?;
-    // The pause program has no Go source: it is one C file of the Kubernetes module.
-    let module = run(words("go", ["list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes"]).current_dir(&control_plane))?;
-    let pause = Path::new(module.trim()).join("build/pause/linux/pause.c");
-    run(words("gcc", ["-Os", "-static", "-o"]).arg(bin.join("pause")).arg(pause))?;
-    std::fs::remove_dir_all(&source).map_err(Error::file(&source))
+/// A folder with the module's pins, and the empty one for the programs.
+fn folders(folder: &Path, go_mod: &str, go_sum: &str) -> Result<(PathBuf, PathBuf), Error> {
+    let (module, bin) = (folder.join("module"), folder.join("bin"));
+    unpack(&module, "go.mod", go_mod)?;
+    unpack(&module, "go.sum", go_sum)?;
+    std::fs::create_dir_all(&bin).map_err(Error::file(&bin))?;
+    Ok((module, bin))
 }
 
 fn go_build(module: &Path, output: &Path, linker_flags: &str, packages: &[String]) -> Result<(), Error> {
     let mut command = words("go", ["build", "-mod=readonly", "-trimpath", "-ldflags", linker_flags, "-o"]);
-    // A trailing slash would be lost in a Path: `go build` writes into an existing folder anyway.
     command.arg(output).args(packages).current_dir(module).env("CGO_ENABLED", "0");
     run(&mut command)?;
     Ok(())
@@ -67,20 +77,22 @@ fn version_flags(version: &str) -> String {
 fn required<'m>(go_mod: &'m str, module: &str) -> Result<&'m str, Error> {
     go_mod
         .lines()
-        .filter_map(|line| line.trim().strip_prefix(module)?.strip_prefix(" v"))
+        .filter_map(|line| line.trim().trim_start_matches("require ").strip_prefix(module)?.strip_prefix(" v"))
         .find_map(|rest| rest.split_whitespace().next())
         .ok_or_else(|| Error::Lost { what: format!("the version of {module}") })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{CONTROL_PLANE_MOD, required, version_flags};
+    use super::{CONTROL_PLANE_MOD, DNS_MOD, required, version_flags};
 
     #[test]
     fn the_version_comes_from_the_pins() {
         let go_mod = "require (\n\tk8s.io/kubernetes v1.2.3 // indirect\n)\nreplace k8s.io/kubernetes/x => v9\n";
         assert_eq!(required(go_mod, "k8s.io/kubernetes").unwrap(), "1.2.3");
+        assert_eq!(required("require example.org/one v0.1.0", "example.org/one").unwrap(), "0.1.0");
         assert!(required(CONTROL_PLANE_MOD, "k8s.io/kubernetes").unwrap().starts_with("1.34."));
+        assert!(required(DNS_MOD, "github.com/coredns/coredns").unwrap().starts_with("1."));
         assert!(required(go_mod, "k8s.io/none").is_err());
     }
 
