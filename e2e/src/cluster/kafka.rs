@@ -104,31 +104,34 @@ fn launch(cluster: &Cluster, broker: Broker) -> Result<Started, Error> {
     Ok(process::start(&cluster.run, program)?)
 }
 
+/// Waits until the brokers that run know each other. One that was stopped or killed on purpose is not waited for.
 fn wait_healthy(cluster: &Cluster) -> Result<(), Error> {
-    let names: Vec<String> = cluster.spec.brokers().iter().map(|broker| broker.name()).collect();
-    let components: Vec<&str> = names.iter().map(String::as_str).collect();
+    let runs = |broker: &Broker| {
+        process::find(&cluster.run, &broker.name()).is_ok_and(|started| started.liveness() != Liveness::Gone)
+    };
+    let running: Vec<Broker> = cluster.spec.brokers().into_iter().filter(runs).collect();
+    let components: Vec<String> = running.iter().map(|broker| broker.name()).collect();
     cluster.namespace().within(|| {
-        ready::until_healthy(&cluster.run, "Kafka", &components, Duration::from_secs(120), || look(cluster))
+        ready::until_healthy(&cluster.run, "Kafka", &components, Duration::from_secs(120), || look(cluster, &running))
     })?
 }
 
-/// Asks each broker by itself whether it knows all of them. A new client for each question: the namespace is that of the
-/// thread that makes it.
-fn look(cluster: &Cluster) -> Seen {
-    let expected = cluster.spec.brokers().len();
-    for broker in cluster.spec.brokers() {
+/// Asks each of the brokers by itself whether it knows all of them. A new client for each question: the namespace is that
+/// of the thread that makes it.
+fn look(cluster: &Cluster, running: &[Broker]) -> Seen {
+    for broker in running {
         let mut config = ClientConfig::new();
         config.extend(cluster.kafka_client(User::Admin));
         config.set("bootstrap.servers", format!("{}:{}", broker.address(), config::port(cluster.spec.security)));
         // Refused connections are what one expects while waiting.
         config.set("log_level", "0");
-        let metadata = config
-            .create::<BaseConsumer>()
-            .and_then(|client| client.fetch_metadata(None, Duration::from_secs(3)));
-        match metadata {
-            Ok(metadata) if metadata.brokers().len() == expected => {}
-            Ok(metadata) => return Seen::Not(format!("{broker} knows {} of {expected} brokers", metadata.brokers().len())),
+        let asked = config.create::<BaseConsumer>().and_then(|client| client.fetch_metadata(None, Duration::from_secs(3)));
+        let known: Vec<i32> = match asked {
+            Ok(metadata) => metadata.brokers().iter().map(|known| known.id()).collect(),
             Err(error) => return Seen::Not(format!("{broker}: {}", report::chain(&error))),
+        };
+        if let Some(missing) = running.iter().find(|other| !known.contains(&i32::from(other.id()))) {
+            return Seen::Not(format!("{broker} does not know {missing}"));
         }
     }
     Seen::Healthy

@@ -216,7 +216,6 @@ fn kubelet(cluster: &Cluster, node: Node) -> String {
         // The machine may still have version 1; Kubernetes refuses it by default from 1.35 on.
         "failCgroupV1": false,
         "failSwapOn": false,
-        "localStorageCapacityIsolation": false,
         "podLogsDir": folder.join("pod-logs"),
         "resolvConf": folder.join("resolv.conf"),
         "tlsCertFile": pki(&format!("{node}.crt")),

@@ -30,21 +30,20 @@ pub(super) enum Seen {
     Not(String),
 }
 
-/// Waits until `look` says healthy. Fails early when one of the cluster's processes ends meanwhile.
+/// Waits until `look` says healthy. Fails early when one of the `components` ends meanwhile.
 pub(super) fn until_healthy(
     run: &RunDir,
     what: &str,
-    components: &[&str],
+    components: &[String],
     limit: Duration,
     mut look: impl FnMut() -> Seen,
 ) -> Result<(), Error> {
     let deadline = Deadline::after(limit);
     let mut last = String::new();
-    let logs = || components.iter().map(|component| process::log_path(run, component)).collect::<Vec<_>>();
+    let log = |component: &String| process::log_path(run, component);
     let healthy = wait::until(deadline, || {
-        if let Some(ended) = ended(run) {
-            let logs = process::log_tails(&[process::log_path(run, &ended)], 30);
-            return Err(Error::Ended { component: ended, logs });
+        if let Some(ended) = components.iter().find(|component| is_gone(run, component)) {
+            return Err(Error::Ended { component: ended.clone(), logs: process::log_tails(&[log(ended)], 30) });
         }
         Ok(match look() {
             Seen::Healthy => Some(()),
@@ -59,22 +58,20 @@ pub(super) fn until_healthy(
             what: format!("{what} not healthy"),
             seconds: deadline.elapsed().as_secs(),
             state: if last.is_empty() { last } else { format!(": {last}") },
-            logs: process::log_tails(&logs(), 20),
+            logs: process::log_tails(&components.iter().map(log).collect::<Vec<_>>(), 20),
         });
     }
     report::detail(format!("{what}: healthy after {:.1} s", deadline.elapsed().as_secs_f64()));
     Ok(())
 }
 
-/// The first component that was started and is gone.
-fn ended(run: &RunDir) -> Option<String> {
-    let all = process::recorded(run);
-    all.into_iter().find(|started| started.liveness() == Liveness::Gone).map(|started| started.program.component)
+fn is_gone(run: &RunDir, component: &str) -> bool {
+    process::find(run, component).is_ok_and(|started| started.liveness() == Liveness::Gone)
 }
 
 /// Waits until the API server answers `/readyz`.
 pub(super) fn api_server(cluster: &Cluster) -> Result<(), Error> {
-    let components = ["kube-apiserver", "etcd"];
+    let components = ["kube-apiserver", "etcd"].map(str::to_owned);
     in_runtime(cluster, |runtime, kubeconfig| {
         until_healthy(&cluster.run, "API server", &components, Duration::from_secs(90), || {
             runtime.block_on(async {
@@ -94,9 +91,11 @@ pub(super) fn api_server(cluster: &Cluster) -> Result<(), Error> {
 
 /// Waits until every node is ready, pods can be made and names resolve.
 pub(super) fn kubernetes(cluster: &Cluster) -> Result<(), Error> {
-    let names: Vec<String> = cluster.spec.nodes().iter().map(|node| format!("{node}-kubelet")).collect();
-    let mut components: Vec<&str> = names.iter().map(String::as_str).collect();
-    components.push("kube-controller-manager");
+    let mut components = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"].map(str::to_owned).to_vec();
+    for node in cluster.spec.nodes() {
+        components.push(node.name());
+        components.extend(["containerd", "kubelet", "kube-proxy"].map(|part| format!("{node}-{part}")));
+    }
     in_runtime(cluster, |runtime, kubeconfig| {
         let client = runtime.block_on(client(kubeconfig))?;
         until_healthy(&cluster.run, "Kubernetes", &components, Duration::from_secs(180), || {
