@@ -55,7 +55,8 @@ pub use self::{
         json_path = ".spec.processing.guarantee"
     ),
     printcolumn(name = "Message", type_ = "string", priority = 1, json_path = ".status.conditions[?(@.type==\"Ready\")].message"),
-    validation = Rule::new("size(self.metadata.name) <= 45").message("metadata.name must be at most 45 characters, so that the names of the pods fit into a label")
+    validation = Rule::new("size(self.metadata.name) <= 45").message("metadata.name must be at most 45 characters, so that the names of the pods fit into a label"),
+    validation = Rule::new("self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')").message("metadata.name must start with a letter and hold only a-z, 0-9 and '-': it becomes the name of a Service")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct StreamJobSpec {

@@ -46,18 +46,12 @@ pub enum Guarantee {
 }
 
 /// The protocol: exactly one field.
-#[derive(Clone, Debug, PartialEq, KubeSchema, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, KubeSchema, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProtocolSpec {
     /// One Kafka transaction per commit interval holds outputs and input positions.
     #[serde(default)]
     pub transactional: TransactionalProtocol,
-}
-
-impl Default for ProtocolSpec {
-    fn default() -> Self {
-        Self { transactional: TransactionalProtocol::default() }
-    }
 }
 
 /// Settings of the transactional loop.

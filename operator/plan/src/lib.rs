@@ -1,1 +1,34 @@
-//! See the crate's description.
+//! The pure half of the operator: observe → **validate → decide → build → report** ← apply.
+//!
+//! No client, no runtime, no clock: everything that can influence a decision is in [`Observed`], everything that a decision
+//! wants done is in [`Decision`]. So each rule is a table in a test, and a decision can be replayed from a log.
+//!
+//! | module | question it answers |
+//! |---|---|
+//! | [`observed`] | what was seen, in types that hold no more than the rules need |
+//! | [`revision`] | which revision is this spec, and what does a revision run |
+//! | [`pods`] | what do the pods say about the workers |
+//! | [`validate`] | what is wrong with a spec, all at once |
+//! | [`decide`] | what is the next step |
+//! | [`build`] | what do the children look like |
+//! | [`report`] | what do status and conditions say |
+//! | [`events`] | which transitions are worth an event |
+
+pub mod backoff;
+pub mod build;
+pub mod decide;
+pub mod events;
+pub mod observed;
+pub mod pods;
+pub mod report;
+pub mod revision;
+pub mod validate;
+
+pub use self::{
+    decide::{Act, Decision, decide},
+    observed::{
+        BrokerFacts, BrokerFailure, BrokerLimits, BrokerObserved, Observed, PlanObserved, PlanPod, Replacement,
+        Settings, TopicFacts,
+    },
+    revision::{AcceptedRevision, Identity, Revision, RunSpec},
+};

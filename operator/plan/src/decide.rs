@@ -1,0 +1,198 @@
+//! What is the next step.
+//!
+//! ```text
+//!             ┌──────────── gates (newest spec) ────────────┐
+//!  spec ──▶ static rules ─┬─▶ plan pod ─────────┬─▶ accepted: ControllerRevision ──▶ rollout
+//!                         └─▶ brokers, topics ──┘
+//!
+//!  rollout:   nothing runs ──────────────────────────▶ epoch 1 journaled ──▶ children applied
+//!             another revision runs ──▶ Draining ──▶ all old pods gone ──▶ epoch+1 journaled ──▶ children applied
+//!             the same revision runs ────────────────────────────────────────────────────────▶ children applied
+//! ```
+//!
+//! The journal is `status`: it is written before the acts of the same decision are done, and each act is idempotent. So the operator
+//! may be killed anywhere: the next decision starts from what is really there.
+
+mod gates;
+mod repair;
+mod rollout;
+
+use std::time::Duration;
+
+use fencepost_crds::v1alpha1::StreamJobStatus;
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use thiserror::Error;
+
+pub use self::{
+    gates::{BrokerGate, Gates, SpecGate},
+    repair::{READY_LONG_ENOUGH, Replace},
+    rollout::{Foreign, Progress, Step},
+};
+use crate::{
+    build::{BuildError, Children, PlanChildren},
+    events::{self, Note},
+    observed::Observed,
+    pods::PodFacts,
+    report,
+    revision::{Identity, NotStored, Revision, RunSpec, newest_first, revision_of},
+    validate::TopicToCreate,
+};
+
+/// An observed job that nothing can be decided about.
+#[derive(Debug, Error)]
+pub enum DecideError {
+    /// It did not come from an API server.
+    #[error("the job cannot be identified")]
+    NotStored(#[from] NotStored),
+    /// A child could not be built.
+    #[error("the children cannot be built")]
+    Build(#[from] BuildError),
+}
+
+/// Something to do. Every act may be repeated.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Act {
+    /// Apply a plan pod and its ConfigMap.
+    Plan(Box<PlanChildren>),
+    /// Delete a plan pod and its ConfigMap.
+    DeletePlan {
+        /// Name of both.
+        name: String,
+        /// The pod that is meant, if it exists.
+        uid: Option<String>,
+        /// Why, which also says what it counts as.
+        outcome: PlanOutcome,
+    },
+    /// Make topics.
+    CreateTopics(Vec<TopicToCreate>),
+    /// Keep a revision that passed all checks.
+    Accept(Box<ControllerRevision>),
+    /// Make an older accepted revision the newest again.
+    AcceptAgain {
+        /// Name of the ControllerRevision.
+        name: String,
+        /// Its new number.
+        number: i64,
+    },
+    /// Ask for zero workers, whatever revision the StatefulSet has.
+    ScaleToZero {
+        /// Name of the StatefulSet.
+        name: String,
+        /// The StatefulSet that is meant.
+        uid: String,
+        /// It must not have changed since it was seen.
+        resource_version: String,
+    },
+    /// Apply all children, the StatefulSet last, and delete those that are no longer wanted.
+    Apply {
+        /// The children.
+        children: Box<Children>,
+        /// The StatefulSet must not have changed since it was seen: a second operator that believes to lead must not undo a newer epoch.
+        seen: Option<String>,
+    },
+    /// Replace a worker.
+    Replace(Replace),
+    /// Forget revisions that nothing refers to.
+    ForgetRevisions(Vec<String>),
+}
+
+/// What a plan pod came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlanOutcome {
+    /// It answered.
+    Answered,
+    /// It ended without an answer.
+    Failed,
+    /// The spec changed meanwhile, or the answer is not needed any more.
+    Superseded,
+}
+
+/// What is to be done, and what is to be said.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub struct Decision {
+    /// The status to write **before** the acts.
+    pub status: StreamJobStatus,
+    /// In this order.
+    pub acts: Vec<Act>,
+    /// To publish after the status was written.
+    pub notes: Vec<Note>,
+    /// When to look again if nothing else happens.
+    pub look_again: Duration,
+    /// The revision that the newest spec asks for: what brokers are asked about.
+    pub target: Revision,
+}
+
+/// What all parts of a decision share.
+pub(crate) struct Case<'a> {
+    pub seen: &'a Observed,
+    pub identity: Identity,
+    /// What the newest spec asks for.
+    pub target: RunSpec,
+    /// The newest spec is the newest accepted one.
+    pub target_is_accepted: bool,
+    pub pods: Vec<PodFacts>,
+    pub old: StreamJobStatus,
+}
+
+impl<'a> Case<'a> {
+    fn new(seen: &'a Observed) -> Result<Self, NotStored> {
+        let identity = Identity::of(&seen.job)?;
+        let revision = revision_of(&seen.job.spec, &seen.accepted);
+        let ranked = newest_first(&seen.accepted);
+        let target = ranked.iter().find(|old| old.revision == revision).map_or_else(
+            || RunSpec::of(&seen.job, &seen.job.spec, revision.clone(), &seen.settings.worker_image),
+            |old| old.run_spec(&seen.job),
+        );
+        Ok(Self {
+            target_is_accepted: ranked.first().is_some_and(|newest| newest.revision == revision),
+            target,
+            identity,
+            pods: seen.pods.iter().map(PodFacts::of).collect(),
+            old: seen.job.status.clone().unwrap_or_default(),
+            seen,
+        })
+    }
+}
+
+/// The revision that the newest spec asks for, without deciding anything else.
+#[must_use]
+pub fn target(seen: &Observed) -> Revision {
+    revision_of(&seen.job.spec, &seen.accepted)
+}
+
+/// Decides.
+///
+/// # Errors
+/// The job cannot be identified or its children cannot be built: bugs, not states of the world.
+pub fn decide(seen: &Observed) -> Result<Decision, DecideError> {
+    let case = Case::new(seen)?;
+    let gates = gates::judge(&case)?;
+    let progress = rollout::next(&case, &gates)?;
+    let repairs = repair::replacements(&case, &progress);
+    let status = report::status(&case, &gates, &progress);
+    let notes = events::between(&case.old, &status);
+    let look_again = look_again(&gates, &progress, &repairs);
+
+    let mut acts = gates.acts;
+    acts.extend(progress.acts);
+    acts.extend(repairs.acts);
+    Ok(Decision { status, acts, notes, look_again, target: case.target.revision })
+}
+
+/// Nothing else happens for long only when all is well; workers are asked for their state at this pace.
+const STEADY: Duration = Duration::from_secs(10);
+/// Pods and plans wake the operator by themselves; this is for a lost wake-up.
+const WAITING: Duration = Duration::from_secs(3);
+/// The next step can be done at once.
+const AT_ONCE: Duration = Duration::from_millis(20);
+
+fn look_again(gates: &Gates, progress: &Progress, repairs: &repair::Repairs) -> Duration {
+    let rollout = match progress.step {
+        Step::Accepting => AT_ONCE,
+        Step::Draining { .. } | Step::Starting | Step::Scaling | Step::Blocked(_) => WAITING,
+        Step::Nothing | Step::Running => STEADY,
+    };
+    let gate = gates.look_again.unwrap_or(STEADY);
+    repairs.look_again.into_iter().fold(rollout.min(gate), Duration::min)
+}

@@ -1,0 +1,237 @@
+//! From an accepted revision to running workers, without ever having two generations at once.
+//!
+//! ```text
+//!  StatefulSet    pods of        journal
+//!  has epoch      other epochs   (epoch, current)    step
+//!  ─────────────  ─────────────  ──────────────────  ─────────────────────────────────────────────────────
+//!  -              -              -                   journal (1, target), apply
+//!  -              some           -                   wait: workers of an earlier job of the same name live
+//!  e              -              (e, target)         apply (repairs drift, scales)
+//!  e              any            (e, other)          scale to zero, wait until every pod is gone
+//!  e, 0 pods      none           (e, other)          journal (e+1, target), apply
+//!  e              any            (e+1, target)       killed between journal and apply, or meddled with: scale to zero, wait, apply
+//!  not ours       any            any                 blocked
+//! ```
+
+use fencepost_crds::{names, v1alpha1::OperationType};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use kube_core::ResourceExt;
+
+use super::{Act, Case, Gates};
+use crate::{
+    build::{self, BuildError, Start},
+    pods::PodFacts,
+    revision::{AcceptedRevision, Revision, RunSpec, newest_first},
+};
+
+/// Accepted revisions that are kept besides those in use, to go back to without a new plan image.
+const HISTORY: usize = 5;
+
+/// Where a rollout stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    /// The step.
+    pub step: Step,
+    /// The operation that it is a step of.
+    pub operation: Option<OperationType>,
+    /// Epoch to journal.
+    pub epoch: Option<i64>,
+    /// Revision to journal as running.
+    pub current: Option<Revision>,
+    /// Workers wanted.
+    pub replicas: i32,
+    /// What the step needs done.
+    pub acts: Vec<Act>,
+}
+
+/// A step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing was accepted yet.
+    Nothing,
+    /// The newest spec is being accepted.
+    Accepting,
+    /// Old workers finish.
+    Draining {
+        /// Pods that live.
+        pods: Vec<String>,
+    },
+    /// Workers start.
+    Starting,
+    /// The number of workers changes.
+    Scaling,
+    /// Workers run as asked.
+    Running,
+    /// Something is in the way.
+    Blocked(Foreign),
+}
+
+/// Something that is not ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Foreign {
+    /// A StatefulSet of this name that belongs to no StreamJob, or to one that was deleted.
+    StatefulSet(String),
+    /// Workers of an earlier StreamJob of the same name.
+    Workers(Vec<String>),
+    /// A revision runs whose spec is not kept any more.
+    LostRevision(Revision),
+}
+
+pub(super) fn next(case: &Case<'_>, gates: &Gates) -> Result<Progress, BuildError> {
+    let mut progress = Progress {
+        step: Step::Nothing,
+        operation: None,
+        epoch: case.old.epoch,
+        current: current(case),
+        replicas: case.seen.job.spec.replicas,
+        acts: Vec::new(),
+    };
+    if gates.passed() && !case.target_is_accepted {
+        progress.acts.push(accept(case));
+        progress.step = Step::Accepting;
+        return Ok(progress);
+    }
+    let Some(run) = to_run(case) else {
+        if let Some(lost) = progress.current.clone() {
+            progress.step = Step::Blocked(Foreign::LostRevision(lost));
+        }
+        return Ok(progress);
+    };
+    if let Some(foreign) = foreign(case) {
+        progress.step = Step::Blocked(foreign);
+        return Ok(progress);
+    }
+    start_or_drain(case, &run, &mut progress)?;
+    Ok(progress)
+}
+
+fn current(case: &Case<'_>) -> Option<Revision> {
+    case.old.revision.as_ref()?.current.as_deref().map(Revision::read)
+}
+
+/// What should run: the newest accepted revision. A newer spec that was not accepted changes nothing.
+fn to_run(case: &Case<'_>) -> Option<RunSpec> {
+    newest_first(&case.seen.accepted).first().map(|newest| newest.run_spec(&case.seen.job))
+}
+
+fn accept(case: &Case<'_>) -> Act {
+    let number = newest_first(&case.seen.accepted).first().map_or(1, |newest| newest.number.saturating_add(1));
+    let revision = case.target.revision.clone();
+    match case.seen.accepted.iter().find(|old| old.revision == revision) {
+        Some(old) => Act::AcceptAgain { name: old.object.clone(), number },
+        None => Act::Accept(Box::new(
+            AcceptedRevision {
+                object: AcceptedRevision::object_name(&case.identity.name, &revision),
+                number,
+                revision,
+                image: case.target.image.clone(),
+                spec: case.seen.job.spec.clone(),
+            }
+            .write(&case.identity),
+        )),
+    }
+}
+
+fn foreign(case: &Case<'_>) -> Option<Foreign> {
+    if let Some(set) = &case.seen.stateful_set {
+        if !case.identity.owns(set.owner_references()) {
+            return Some(Foreign::StatefulSet(set.name_any()));
+        }
+    } else if case.old.epoch.is_none() && !case.pods.is_empty() {
+        return Some(Foreign::Workers(case.pods.iter().map(|pod| pod.name.clone()).collect()));
+    }
+    None
+}
+
+fn start_or_drain(case: &Case<'_>, run: &RunSpec, progress: &mut Progress) -> Result<(), BuildError> {
+    let set = case.seen.stateful_set.as_ref();
+    let journaled = progress.epoch.filter(|_| progress.current.as_ref() == Some(&run.revision));
+    // The epoch that may run now: the journaled one, or the next.
+    let epoch = journaled.unwrap_or_else(|| progress.epoch.unwrap_or(0).saturating_add(1));
+    let same_start =
+        set.is_none_or(|set| epoch_of(set) == Some(epoch)) && case.pods.iter().all(|pod| pod.epoch == Some(epoch));
+    if !same_start && !is_quiet(case, set) {
+        progress.operation = Some(OperationType::Restart);
+        progress.step = Step::Draining { pods: case.pods.iter().map(|pod| pod.name.clone()).collect() };
+        progress.acts.extend(set.filter(|set| wanted(set) != Some(0)).map(scale_to_zero));
+        return Ok(());
+    }
+    // From here on no worker of another start lives, and none can appear.
+    let fresh = journaled.is_none();
+    progress.epoch = Some(epoch);
+    progress.current = Some(run.revision.clone());
+    (progress.step, progress.operation) = running_step(case, set, epoch, fresh);
+    let start = Start { epoch, replicas: progress.replicas };
+    progress.acts.push(Act::Apply {
+        children: Box::new(build::children(&case.identity, run, start)?),
+        seen: set.and_then(ResourceExt::resource_version),
+    });
+    progress.acts.extend(forget(case, &run.revision));
+    Ok(())
+}
+
+fn running_step(case: &Case<'_>, set: Option<&StatefulSet>, epoch: i64, fresh: bool) -> (Step, Option<OperationType>) {
+    let under_way = case.old.operation.as_ref().and_then(|operation| operation.operation_type);
+    let start = if epoch == 1 { OperationType::Start } else { OperationType::Restart };
+    let replicas = case.seen.job.spec.replicas;
+    let settled = set.is_some_and(|set| epoch_of(set) == Some(epoch) && wanted(set) == Some(replicas))
+        && settled_pods(case, replicas);
+    if settled && !fresh {
+        return (Step::Running, None);
+    }
+    let set_is_new = set.is_none_or(|set| epoch_of(set) != Some(epoch));
+    match under_way {
+        _ if fresh || set_is_new => (Step::Starting, Some(start)),
+        // A start that is under way stays one when the number of workers changes meanwhile.
+        Some(OperationType::Start | OperationType::Restart) => (Step::Starting, Some(start)),
+        Some(OperationType::Scale) => (Step::Scaling, Some(OperationType::Scale)),
+        None if set.and_then(wanted) != Some(replicas) => (Step::Scaling, Some(OperationType::Scale)),
+        // Nothing was asked for: a worker went away by itself and comes back.
+        None => (Step::Running, None),
+    }
+}
+
+/// Exactly the wanted workers exist and all work.
+fn settled_pods(case: &Case<'_>, replicas: i32) -> bool {
+    usize::try_from(replicas).is_ok_and(|wanted| case.pods.len() == wanted) && case.pods.iter().all(PodFacts::works)
+}
+
+/// No worker lives, and none can appear: the StatefulSet controller has seen that it shall have none. Without the second half
+/// a controller that still acts on its older copy could make a pod after we counted.
+fn is_quiet(case: &Case<'_>, set: Option<&StatefulSet>) -> bool {
+    let calm = set.is_none_or(|set| {
+        let status = set.status.as_ref();
+        let seen = status.and_then(|status| status.observed_generation);
+        wanted(set) == Some(0)
+            && seen.is_some()
+            && seen >= set.metadata.generation
+            && status.is_some_and(|status| status.replicas == 0)
+    });
+    calm && case.pods.is_empty()
+}
+
+fn wanted(set: &StatefulSet) -> Option<i32> {
+    set.spec.as_ref().map(|spec| spec.replicas.unwrap_or(1))
+}
+
+fn epoch_of(set: &StatefulSet) -> Option<i64> {
+    set.annotations().get(names::ANNOTATION_EPOCH)?.parse().ok()
+}
+
+fn scale_to_zero(set: &StatefulSet) -> Act {
+    Act::ScaleToZero {
+        name: set.name_any(),
+        uid: set.uid().unwrap_or_default(),
+        resource_version: set.resource_version().unwrap_or_default(),
+    }
+}
+
+fn forget(case: &Case<'_>, running: &Revision) -> Option<Act> {
+    let old: Vec<String> = newest_first(&case.seen.accepted)
+        .into_iter()
+        .skip(HISTORY)
+        .filter(|old| old.revision != *running && old.revision != case.target.revision)
+        .map(|old| old.object.clone())
+        .collect();
+    (!old.is_empty()).then_some(Act::ForgetRevisions(old))
+}

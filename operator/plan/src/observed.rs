@@ -1,0 +1,143 @@
+//! Everything that a decision may depend on.
+
+use std::collections::BTreeMap;
+
+use fencepost_crds::{
+    StreamJob,
+    conditions::Reason,
+    contract::{PlanReport, WorkerError},
+};
+use k8s_openapi::{
+    api::{apps::v1::StatefulSet, core::v1::Pod},
+    jiff::Timestamp,
+};
+
+use crate::revision::AcceptedRevision;
+
+/// How the operator was installed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Image of workers whose spec names none. A revision keeps the image it was accepted with, so that an upgrade of the
+    /// operator restarts nothing.
+    pub worker_image: String,
+}
+
+/// What was seen at one moment.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// When.
+    pub now: Timestamp,
+    /// How the operator was installed.
+    pub settings: Settings,
+    /// The job, read from the API server and not from a cache: its status is the journal.
+    pub job: StreamJob,
+    /// Revisions that passed all checks once, in any order.
+    pub accepted: Vec<AcceptedRevision>,
+    /// The StatefulSet with the name of the job.
+    pub stateful_set: Option<StatefulSet>,
+    /// Every worker pod that carries the job's name, whoever owns it.
+    pub pods: Vec<Pod>,
+    /// Plan pods.
+    pub plan: PlanObserved,
+    /// What the brokers said.
+    pub broker: BrokerObserved,
+    /// The newest error of each worker that answers, by pod name.
+    pub worker_errors: BTreeMap<String, WorkerError>,
+    /// Workers that were replaced because they crash, by pod name.
+    pub replacements: BTreeMap<String, Replacement>,
+}
+
+/// Plan pods of a job.
+#[derive(Clone, Debug, Default)]
+pub struct PlanObserved {
+    /// All of them, those of superseded revisions too.
+    pub pods: Vec<PlanPod>,
+    /// How many plan pods of the newest spec failed before.
+    pub failures: u32,
+}
+
+/// A plan pod.
+#[derive(Clone, Debug)]
+pub struct PlanPod {
+    /// The pod.
+    pub pod: Pod,
+    /// Its answer, once it has ended: the report, or why there is none.
+    pub report: Option<Result<PlanReport, String>>,
+}
+
+/// What the brokers said about the newest spec.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum BrokerObserved {
+    /// They were not asked yet.
+    #[default]
+    NotAsked,
+    /// They answered.
+    Facts(BrokerFacts),
+    /// They did not, or refused.
+    Failed(BrokerFailure),
+}
+
+/// Facts about a Kafka cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BrokerFacts {
+    /// Id of the cluster.
+    pub cluster_id: Option<String>,
+    /// Limits by broker id.
+    pub limits: BTreeMap<i32, BrokerLimits>,
+    /// The topics that the spec names.
+    pub topics: BTreeMap<String, TopicFacts>,
+}
+
+/// Limits of one broker. `None`: the broker did not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BrokerLimits {
+    /// `transaction.max.timeout.ms`.
+    pub transaction_max_timeout_ms: Option<i64>,
+    /// `transactional.id.expiration.ms`.
+    pub transactional_id_expiration_ms: Option<i64>,
+}
+
+/// A topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TopicFacts {
+    /// It exists.
+    Exists {
+        /// Number of partitions.
+        partitions: usize,
+    },
+    /// It does not.
+    Missing,
+}
+
+/// Why the brokers could not be asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokerFailure {
+    /// The reason of the condition.
+    pub reason: Reason,
+    /// For people: what failed, and what to change.
+    pub message: String,
+}
+
+impl BrokerFailure {
+    /// True when only a person can help. The others go away when the brokers come back.
+    #[must_use]
+    pub const fn needs_a_person(&self) -> bool {
+        !matches!(self.reason, Reason::BrokerUnreachable | Reason::BrokerError)
+    }
+}
+
+/// How often a worker was replaced in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replacement {
+    /// Replacements since the pod was ready for long enough.
+    pub count: u32,
+    /// The newest.
+    pub last: Timestamp,
+}
+
+impl BrokerFacts {
+    /// The smallest of a limit over all brokers, and the broker that sets it.
+    pub fn smallest(&self, limit: impl Fn(&BrokerLimits) -> Option<i64>) -> Option<(i32, i64)> {
+        self.limits.iter().filter_map(|(id, limits)| Some((*id, limit(limits)?))).min_by_key(|(_, value)| *value)
+    }
+}

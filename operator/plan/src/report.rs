@@ -1,0 +1,121 @@
+//! What status and conditions say. Written in full at each decision, from what was seen and decided; nothing is remembered but
+//! the journal (epoch, current revision, operation, high-water mark, plan).
+
+mod conditions;
+
+use fencepost_crds::v1alpha1::{
+    BrokerStatus, OperationStatus, OperationType, Phase, RevisionStatus, StreamJobStatus, TransactionsStatus,
+};
+
+use crate::{
+    build::labels,
+    decide::{Case, Gates, Progress, Step},
+    observed::{BrokerFacts, BrokerObserved},
+};
+
+pub use self::conditions::apply_failed;
+
+/// The status of a decision.
+pub(crate) fn status(case: &Case<'_>, gates: &Gates, progress: &Progress) -> StreamJobStatus {
+    let old = &case.old;
+    let ready = ready(case);
+    let mut status = StreamJobStatus {
+        observed_generation: case.seen.job.metadata.generation,
+        phase: None,
+        epoch: progress.epoch,
+        conditions: old.conditions.clone(),
+        revision: Some(RevisionStatus {
+            current: progress.current.as_ref().map(ToString::to_string),
+            target: Some(case.target.revision.to_string()),
+        }),
+        plan: gates.plan.clone().or_else(|| old.plan.clone()),
+        operation: operation(case, progress),
+        transactions: transactions(case, progress),
+        broker: broker(case),
+        guarantees: gates.guarantees.clone().unwrap_or_else(|| old.guarantees.clone()),
+        replicas: Some(count(case.pods.len())),
+        ready_replicas: Some(ready),
+        workers: Some(format!("{ready}/{}", progress.replicas)),
+        selector: Some(labels::worker_selector_text(&case.identity.name)),
+    };
+    let verdict = conditions::set_all(&mut status.conditions, case, gates, progress, ready);
+    status.phase = Some(phase(progress, verdict));
+    status
+}
+
+fn phase(progress: &Progress, verdict: conditions::Verdict) -> Phase {
+    match (&progress.step, verdict) {
+        (Step::Draining { .. }, _) => Phase::Draining,
+        (_, conditions::Verdict { stalled: true, .. }) => Phase::Stalled,
+        (_, conditions::Verdict { all_work: true, .. }) => Phase::Running,
+        (Step::Nothing | Step::Accepting | Step::Blocked(_), _) if progress.epoch.is_none() => Phase::Pending,
+        (Step::Running | Step::Scaling, _) => Phase::Running,
+        _ => Phase::Starting,
+    }
+}
+
+/// Workers of the wanted number that work.
+fn ready(case: &Case<'_>) -> i32 {
+    count(case.pods.iter().filter(|pod| pod.works()).count())
+}
+
+fn count(number: usize) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+/// The time of a step is the time when it was decided first.
+fn operation(case: &Case<'_>, progress: &Progress) -> Option<OperationStatus> {
+    let operation_type = progress.operation?;
+    let step = match progress.step {
+        Step::Draining { .. } => "Draining",
+        Step::Scaling => "Scaling",
+        Step::Starting | Step::Running | Step::Accepting | Step::Nothing | Step::Blocked(_) => "Starting",
+    };
+    let epoch = progress.epoch.unwrap_or(0);
+    let id = match operation_type {
+        OperationType::Scale => format!("scale-{epoch}-{}", case.seen.job.metadata.generation.unwrap_or(0)),
+        // Draining still has the old epoch; both steps belong to the start of the next one.
+        OperationType::Restart if step == "Draining" => format!("restart-{}", epoch.saturating_add(1)),
+        OperationType::Restart => format!("restart-{epoch}"),
+        OperationType::Start => format!("start-{epoch}"),
+    };
+    let before = case.old.operation.as_ref().filter(|old| old.id == id && old.step.as_deref() == Some(step));
+    Some(OperationStatus {
+        id,
+        operation_type: Some(operation_type),
+        step: Some(step.to_owned()),
+        started_at: before
+            .and_then(|old| old.started_at.clone())
+            .or_else(|| Some(case.seen.now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())),
+        last_error: before.and_then(|old| old.last_error.clone()),
+    })
+}
+
+/// The mark rises before more workers are asked for, so that it covers every id that ever reached a broker.
+fn transactions(case: &Case<'_>, progress: &Progress) -> Option<TransactionsStatus> {
+    let old = case.old.transactions.as_ref().and_then(|old| old.ids_high_water);
+    let now = progress.epoch.map(|_| progress.replicas);
+    Some(TransactionsStatus {
+        prefix: Some(case.target.resolved.transactional_id_prefix.clone()),
+        ids_high_water: old.into_iter().chain(now).max(),
+    })
+}
+
+/// What the brokers said last stays when they do not answer.
+fn broker(case: &Case<'_>) -> Option<BrokerStatus> {
+    match &case.seen.broker {
+        BrokerObserved::Facts(facts) => Some(broker_status(facts)),
+        BrokerObserved::NotAsked | BrokerObserved::Failed(_) => case.old.broker.clone(),
+    }
+}
+
+fn broker_status(facts: &BrokerFacts) -> BrokerStatus {
+    BrokerStatus {
+        cluster_id: facts.cluster_id.clone(),
+        brokers: Some(count(facts.limits.len())),
+        transaction_max_timeout_ms: facts.smallest(|limits| limits.transaction_max_timeout_ms).map(|(_, value)| value),
+        transactional_id_expiration_ms: facts
+            .smallest(|limits| limits.transactional_id_expiration_ms)
+            .map(|(_, value)| value),
+    }
+}

@@ -1,0 +1,251 @@
+//! Conditions, as kstatus reads them: `Ready` of the newest spec only, `Reconciling` while the operator changes something, `Stalled`
+//! when it needs a person. Not both of the last two.
+
+use fencepost_crds::{
+    conditions::{self, ConditionStatus, ConditionType, Reason},
+    v1alpha1::StreamJobStatus,
+};
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+    jiff::Timestamp,
+};
+
+use crate::{
+    decide::{BrokerGate, Case, Foreign, Gates, Progress, SpecGate, Step},
+    pods::Restart,
+    validate,
+};
+
+/// What the conditions amount to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Verdict {
+    pub stalled: bool,
+    pub all_work: bool,
+}
+
+/// One condition without its time.
+struct Saying {
+    status: ConditionStatus,
+    reason: Reason,
+    message: String,
+}
+
+fn say(status: ConditionStatus, reason: Reason, message: impl Into<String>) -> Saying {
+    Saying { status, reason, message: message.into() }
+}
+
+pub(super) fn set_all(
+    list: &mut Vec<Condition>,
+    case: &Case<'_>,
+    gates: &Gates,
+    progress: &Progress,
+    ready: i32,
+) -> Verdict {
+    let spec = spec_valid(gates);
+    let broker = broker_compatible(gates);
+    let stalled = stalled(case, gates, &spec, &broker);
+    let is_stalled = matches!(stalled.status, ConditionStatus::True);
+    let is_newest = progress.current.as_ref() == Some(&case.target.revision);
+    let all_work = is_newest && progress.step == Step::Running && ready == progress.replicas;
+    let reconciling = reconciling(case, gates, progress, is_stalled);
+    let ready = readiness(gates, progress, is_newest, ready);
+    let degraded = degraded(case, gates, progress);
+    let now = Time(case.seen.now);
+    let generation = case.seen.job.metadata.generation;
+    for (condition_type, saying) in [
+        (ConditionType::Ready, ready),
+        (ConditionType::Reconciling, reconciling),
+        (ConditionType::Stalled, stalled),
+        (ConditionType::SpecValid, spec),
+        (ConditionType::BrokerCompatible, broker),
+        (ConditionType::Degraded, degraded),
+    ] {
+        conditions::set(list, condition_type, saying.status, saying.reason, &saying.message, generation, &now);
+    }
+    Verdict { stalled: is_stalled, all_work }
+}
+
+fn spec_valid(gates: &Gates) -> Saying {
+    match &gates.spec {
+        SpecGate::Passed if gates.warnings.is_empty() => {
+            say(ConditionStatus::True, Reason::Valid, "the spec and its pipeline are valid")
+        }
+        SpecGate::Passed => say(
+            ConditionStatus::True,
+            Reason::Valid,
+            format!("the spec and its pipeline are valid. Note: {}", validate::list(&gates.warnings)),
+        ),
+        SpecGate::Planning(what) => say(ConditionStatus::Unknown, Reason::NotChecked, what.as_str()),
+        SpecGate::PlanFailed { message, .. } => {
+            say(ConditionStatus::Unknown, Reason::PlanFailed, format!("{message} (it is tried again)"))
+        }
+        SpecGate::Refused { reason, violations } => say(ConditionStatus::False, *reason, validate::list(violations)),
+    }
+}
+
+fn broker_compatible(gates: &Gates) -> Saying {
+    match &gates.broker {
+        BrokerGate::Passed => say(
+            ConditionStatus::True,
+            Reason::Compatible,
+            "all brokers answer, and their limits and topics allow the spec",
+        ),
+        BrokerGate::Checking(what) => say(ConditionStatus::Unknown, Reason::NotChecked, what.as_str()),
+        BrokerGate::Failed { reason, message, .. } => say(ConditionStatus::False, *reason, message.as_str()),
+    }
+}
+
+fn stalled(case: &Case<'_>, gates: &Gates, spec: &Saying, broker: &Saying) -> Saying {
+    if let SpecGate::Refused { .. } = gates.spec {
+        return say(ConditionStatus::True, Reason::SpecInvalid, spec.message.as_str());
+    }
+    // Brokers that refuse a spec which runs already do not stop it: that is `Degraded`.
+    if let (BrokerGate::Failed { needs_a_person: true, .. }, false) = (&gates.broker, case.target_is_accepted) {
+        return say(ConditionStatus::True, Reason::BrokerIncompatible, broker.message.as_str());
+    }
+    let hopeless = case.pods.iter().filter(|pod| !pod.works() && !pod.terminating).find_map(|pod| {
+        let exit = pod.last_exit.as_ref()?;
+        match exit.restart() {
+            Restart::DoesNotHelp(reason) => Some((reason, format!("worker {}: {}", pod.name, exit.describe()))),
+            Restart::MayHelp => None,
+        }
+    });
+    match hopeless {
+        Some((reason, message)) => say(ConditionStatus::True, reason, message),
+        None => say(ConditionStatus::False, Reason::Progressing, "nothing is in the way"),
+    }
+}
+
+fn reconciling(case: &Case<'_>, gates: &Gates, progress: &Progress, stalled: bool) -> Saying {
+    let (status, reason, message) = match &progress.step {
+        Step::Draining { pods } => (
+            ConditionStatus::True,
+            Reason::Draining,
+            format!("workers of the old revision commit and stop: {}", pods.join(", ")),
+        ),
+        _ if stalled => (ConditionStatus::False, Reason::SpecInvalid, "see Stalled".to_owned()),
+        Step::Blocked(foreign) => (ConditionStatus::True, Reason::Starting, describe(foreign)),
+        Step::Starting => {
+            (ConditionStatus::True, Reason::Starting, format!("epoch {} starts", progress.epoch.unwrap_or(0)))
+        }
+        Step::Scaling => (
+            ConditionStatus::True,
+            Reason::Scaling,
+            format!("from {} workers to {}", case.pods.len(), progress.replicas),
+        ),
+        Step::Accepting => (ConditionStatus::True, Reason::Starting, "all checks passed".to_owned()),
+        Step::Nothing | Step::Running if !case.target_is_accepted => {
+            (ConditionStatus::True, Reason::Planning, waits_for(gates))
+        }
+        Step::Nothing | Step::Running => {
+            (ConditionStatus::False, Reason::UpToDate, "everything is as asked".to_owned())
+        }
+    };
+    let reason = if stalled && !matches!(status, ConditionStatus::True) { Reason::UpToDate } else { reason };
+    say(status, reason, message)
+}
+
+fn waits_for(gates: &Gates) -> String {
+    let spec = match &gates.spec {
+        SpecGate::Passed => None,
+        SpecGate::Planning(what) => Some(what.as_str()),
+        SpecGate::PlanFailed { message, .. } => Some(message.as_str()),
+        SpecGate::Refused { .. } => Some("the spec is refused"),
+    };
+    let broker = match &gates.broker {
+        BrokerGate::Passed => None,
+        BrokerGate::Checking(what) => Some(what.as_str()),
+        BrokerGate::Failed { message, .. } => Some(message.as_str()),
+    };
+    [spec, broker].into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
+fn describe(foreign: &Foreign) -> String {
+    match foreign {
+        Foreign::StatefulSet(name) => format!(
+            "the StatefulSet {name} does not belong to this StreamJob: it is being deleted with its own, or has to be deleted by a person"
+        ),
+        Foreign::Workers(pods) => {
+            format!("workers of an earlier StreamJob of this name are still there: {}", pods.join(", "))
+        }
+        Foreign::LostRevision(revision) => format!(
+            "revision {revision} runs, but its ControllerRevision was deleted: its workers go on and are not looked after until the newest \
+             spec is accepted"
+        ),
+    }
+}
+
+fn readiness(gates: &Gates, progress: &Progress, is_newest: bool, ready: i32) -> Saying {
+    let counted = format!("{ready} of {} workers process", progress.replicas);
+    let Some(current) = &progress.current else {
+        return say(ConditionStatus::False, Reason::NotStarted, format!("nothing runs yet: {}", waits_for(gates)));
+    };
+    if !is_newest {
+        let goes_on = format!("revision {current} goes on: {counted}");
+        return if gates.refused() {
+            say(
+                ConditionStatus::False,
+                Reason::NewRevisionRefused,
+                format!("the newest spec is refused, see SpecValid and BrokerCompatible; {goes_on}"),
+            )
+        } else {
+            say(
+                ConditionStatus::False,
+                Reason::WorkersNotReady,
+                format!("the newest spec does not run yet: {}; {goes_on}", waits_for(gates)),
+            )
+        };
+    }
+    match &progress.step {
+        Step::Draining { .. } => {
+            say(ConditionStatus::False, Reason::WorkersNotReady, "old workers finish before new ones start")
+        }
+        Step::Blocked(foreign) => say(ConditionStatus::False, Reason::WorkersNotReady, describe(foreign)),
+        Step::Running if ready == progress.replicas => say(ConditionStatus::True, Reason::AllWorkersReady, counted),
+        _ => say(ConditionStatus::False, Reason::WorkersNotReady, counted),
+    }
+}
+
+/// The first that applies; the order is from what explains most to what explains least.
+fn degraded(case: &Case<'_>, gates: &Gates, progress: &Progress) -> Saying {
+    let bad = |reason, message: String| say(ConditionStatus::True, reason, message);
+    if let Some((pod, trouble)) = case.pods.iter().find_map(|pod| Some((pod, pod.trouble.as_ref()?))) {
+        return bad(trouble.reason, format!("worker {}: {}", pod.name, trouble.message));
+    }
+    if let Some((pod, exit)) =
+        case.pods.iter().find_map(|pod| pod.last_exit.as_ref().filter(|_| pod.backing_off).map(|exit| (pod, exit)))
+    {
+        let times = case.seen.replacements.get(&pod.name).map_or(0, |done| done.count);
+        let replaced = if times == 0 { String::new() } else { format!(", replaced {times} times") };
+        return bad(Reason::WorkersRestarting, format!("worker {}: {}{replaced}", pod.name, exit.describe()));
+    }
+    if let Some((pod, error)) = case.seen.worker_errors.iter().next() {
+        let reason = error.reason.parse().unwrap_or(Reason::WorkerErrors);
+        let more = case.seen.worker_errors.len() - 1;
+        let others = if more == 0 { String::new() } else { format!(" ({more} more workers report errors)") };
+        return bad(reason, format!("worker {pod}: {}{others}", error.message));
+    }
+    if let SpecGate::PlanFailed { trouble: Some(reason), message } = &gates.spec {
+        return bad(*reason, message.clone());
+    }
+    if let (BrokerGate::Failed { reason, message, .. }, Some(_)) = (&gates.broker, &progress.current) {
+        return bad(*reason, format!("workers go on, but the newest check of the brokers failed: {message}"));
+    }
+    say(ConditionStatus::False, Reason::Healthy, "nothing is wrong")
+}
+
+/// Adds to a status that the API server refused something. The act is tried again.
+pub fn apply_failed(status: &mut StreamJobStatus, now: Timestamp, generation: Option<i64>, message: &str) {
+    if let Some(operation) = status.operation.as_mut() {
+        operation.last_error = Some(conditions::clamp(message, 1024));
+    }
+    conditions::set(
+        &mut status.conditions,
+        ConditionType::Degraded,
+        ConditionStatus::True,
+        Reason::ApplyFailed,
+        message,
+        generation,
+        &Time(now),
+    );
+}
