@@ -1,0 +1,172 @@
+use std::collections::BTreeMap;
+
+use crate::{Offset, Partition};
+
+use super::event::Start;
+
+/// What is known about a partition that we own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Position {
+    /// Newly assigned; nothing is read yet.
+    New,
+    /// It was read, but what is committed is in doubt: look again before reading on.
+    Doubtful,
+    /// Everything is known.
+    Known {
+        /// Where a failed transaction goes back to.
+        committed: Offset,
+        /// After the last record processed.
+        next: Offset,
+        /// The group does not have `committed` yet.
+        pinned: bool,
+        /// Records were dropped after they were read: read again from `next`.
+        rewind: bool,
+    },
+}
+
+/// Why a batch cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stale;
+
+/// Positions of the partitions we own.
+#[derive(Debug, Default)]
+pub(super) struct Positions(BTreeMap<Partition, Position>);
+
+impl Positions {
+    pub(super) fn own(&mut self, partitions: impl IntoIterator<Item = Partition>) {
+        for partition in partitions {
+            self.0.entry(partition).or_insert(Position::New);
+        }
+    }
+
+    pub(super) fn disown(&mut self, partitions: &[Partition]) {
+        for partition in partitions {
+            self.0.remove(partition);
+        }
+    }
+
+    pub(super) fn is_owned(&self, partition: Partition) -> bool {
+        self.0.contains_key(&partition)
+    }
+
+    /// Advances by what a batch consumed; all of it or nothing.
+    pub(super) fn advance(&mut self, consumed: &[(Partition, Offset, Offset)]) -> Result<(), Stale> {
+        let fits = consumed.iter().all(|(partition, first, after)| match self.0.get(partition) {
+            Some(Position::Known { next, rewind: false, .. }) => first >= next && after >= first,
+            _ => false,
+        });
+        if !fits {
+            return Err(Stale);
+        }
+        for (partition, _, after) in consumed {
+            if let Some(Position::Known { next, .. }) = self.0.get_mut(partition) {
+                *next = *after;
+            }
+        }
+        Ok(())
+    }
+
+    /// Positions that the group does not have yet.
+    pub(super) fn uncommitted(&self) -> Vec<(Partition, Offset)> {
+        self.0
+            .iter()
+            .filter_map(|(partition, position)| match position {
+                Position::Known { committed, next, pinned, .. } if *pinned || next != committed => {
+                    Some((*partition, *next))
+                }
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The group has these now.
+    pub(super) fn commit(&mut self, staged: &[(Partition, Offset)]) {
+        for (partition, offset) in staged {
+            if let Some(Position::Known { committed, pinned, .. }) = self.0.get_mut(partition) {
+                *committed = *offset;
+                *pinned = false;
+            }
+        }
+    }
+
+    /// What was processed since the last commit does not count.
+    pub(super) fn roll_back(&mut self) {
+        for position in self.0.values_mut() {
+            if let Position::Known { committed, next, rewind, .. } = position {
+                *next = *committed;
+                *rewind = true;
+            }
+        }
+    }
+
+    /// A batch was dropped: what it consumed has to be read again.
+    pub(super) fn reread(&mut self) {
+        for position in self.0.values_mut() {
+            if let Position::Known { rewind, .. } = position {
+                *rewind = true;
+            }
+        }
+    }
+
+    /// What is committed has to be looked up again.
+    pub(super) fn doubt(&mut self) {
+        for position in self.0.values_mut() {
+            if matches!(position, Position::Known { .. }) {
+                *position = Position::Doubtful;
+            }
+        }
+    }
+
+    pub(super) fn unresolved(&self) -> Vec<Partition> {
+        self.0
+            .iter()
+            .filter(|(_, position)| matches!(position, Position::New | Position::Doubtful))
+            .map(|(partition, _)| *partition)
+            .collect()
+    }
+
+    /// Takes over what was looked up; returns the partitions that have not been read before.
+    pub(super) fn resolve(&mut self, found: &[(Partition, Start)]) -> Vec<(Partition, Offset)> {
+        let mut fresh = Vec::new();
+        for (partition, start) in found {
+            let Some(position) = self.0.get_mut(partition) else { continue };
+            let rewind = match position {
+                Position::New => {
+                    fresh.push((*partition, start.offset()));
+                    false
+                }
+                Position::Doubtful => true,
+                Position::Known { .. } => continue,
+            };
+            *position = Position::Known {
+                committed: start.offset(),
+                next: start.offset(),
+                pinned: matches!(start, Start::Chosen(_)),
+                rewind,
+            };
+        }
+        fresh
+    }
+
+    /// Partitions that have to be read again, and from where.
+    pub(super) fn take_rewinds(&mut self) -> Vec<(Partition, Offset)> {
+        self.0
+            .iter_mut()
+            .filter_map(|(partition, position)| match position {
+                Position::Known { next, rewind, .. } if *rewind => {
+                    *rewind = false;
+                    Some((*partition, *next))
+                }
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The last committed position of each partition, where it is known to be in the group.
+    pub(super) fn committed(&self) -> impl Iterator<Item = (Partition, Option<Offset>, Option<Offset>)> + '_ {
+        self.0.iter().map(|(partition, position)| match position {
+            Position::Known { committed, next, pinned, .. } => (*partition, (!pinned).then_some(*committed), Some(*next)),
+            Position::New | Position::Doubtful => (*partition, None, None),
+        })
+    }
+}
