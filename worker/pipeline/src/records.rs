@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 pub use self::bytes_column::BytesColumn;
-use self::headers_column::HeadersColumn;
+pub(crate) use self::headers_column::HeadersColumn;
 
 mod bytes_column;
 mod headers_column;
@@ -114,13 +114,6 @@ impl OutputBatch {
                 column.add(header);
             }
             column.end_row();
-        }
-    }
-
-    /// Adds the records of another batch, which must be for the same topic.
-    pub(crate) fn append(&mut self, other: &Self) {
-        for row in 0..other.len() {
-            self.push(other.key(row), other.value(row), other.timestamp(row), other.headers(row));
         }
     }
 

@@ -1,0 +1,254 @@
+//! Runs the graph of operators over batches of rows.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow::compute::{filter, filter_record_batch};
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::error::ArrowError;
+use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::{DFSchema, DataFusionError};
+use datafusion_expr::Expr;
+use datafusion_expr::execution_props::ExecutionProps;
+use datafusion_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion_physical_expr::expressions::BinaryExpr;
+use datafusion_physical_expr::{PhysicalExpr, create_physical_expr};
+
+use crate::clock::{self, Clock};
+use crate::compile::{Graph, StreamOperator};
+use crate::sql;
+
+/// Rows on their way through the graph.
+#[derive(Clone, Debug)]
+pub(crate) struct Rows {
+    pub(crate) batch: RecordBatch,
+    /// For each row: the place of the record it comes from. Only where the order of rows could get lost.
+    pub(crate) origin: Option<UInt32Array>,
+}
+
+/// An expression that failed on a batch.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{expression}`: {message}")]
+pub(crate) struct EvaluateError {
+    expression: String,
+    message: String,
+}
+
+/// A physical expression, and the text of the user's that it came from.
+#[derive(Debug)]
+struct Expression {
+    physical: Arc<dyn PhysicalExpr>,
+    text: String,
+}
+
+#[derive(Debug)]
+enum Operator {
+    Source { source: usize, columns: Vec<usize> },
+    Select { columns: Vec<usize> },
+    Filter(Expression),
+    Project { exprs: Vec<Expression>, schema: SchemaRef },
+    Union,
+    Empty,
+}
+
+#[derive(Debug)]
+struct Node {
+    operator: Operator,
+    inputs: Vec<usize>,
+}
+
+/// The graph, ready to run.
+#[derive(Debug)]
+pub(crate) struct Evaluator {
+    nodes: Vec<Node>,
+    /// For each node, whether rows of a source reach it: `reached[source][node]`.
+    reached: Vec<Vec<bool>>,
+    /// Sink and node.
+    outputs: Vec<(usize, usize)>,
+    track_origin: bool,
+}
+
+impl Evaluator {
+    /// `decoded[source]` are the declared columns that the source's batches have, in order. `sink` finds a sink by name.
+    pub(crate) fn new(
+        graph: &Graph,
+        decoded: &[Vec<usize>],
+        sink: impl Fn(&str) -> Option<usize>,
+        clock: &Clock,
+    ) -> Result<Self, DataFusionError> {
+        let nodes = graph
+            .nodes
+            .iter()
+            .map(|n| Ok(Node { operator: operator(&n.operator, decoded, clock)?, inputs: n.inputs.clone() }))
+            .collect::<Result<Vec<_>, DataFusionError>>()?;
+        let outputs: Vec<_> = graph.outputs.iter().filter_map(|(name, node)| Some((sink(name)?, *node))).collect();
+        let paths: Vec<Vec<usize>> = (0..decoded.len()).map(|source| paths(&nodes, source)).collect();
+        let track_origin = paths.iter().any(|paths| meets_itself(paths, &outputs));
+        let reached = paths.iter().map(|p| p.iter().map(|n| *n > 0).collect()).collect();
+        Ok(Self { nodes, reached, outputs, track_origin })
+    }
+
+    /// Evaluates a batch of a source whose first row has the place `first`. Either all rows of all sinks, or an error.
+    pub(crate) fn evaluate(
+        &self,
+        source: usize,
+        batch: &RecordBatch,
+        first: u32,
+    ) -> Result<Vec<(usize, Rows)>, EvaluateError> {
+        let origin = self.track_origin.then(|| {
+            let len = u32::try_from(batch.num_rows()).unwrap_or(u32::MAX);
+            UInt32Array::from_iter_values(first..first.saturating_add(len))
+        });
+        let input = Rows { batch: batch.clone(), origin };
+        let reached = self.reached.get(source).map(Vec::as_slice).unwrap_or_default();
+        let mut results: Vec<Vec<Rows>> = Vec::with_capacity(self.nodes.len());
+        for (node, reached) in self.nodes.iter().zip(reached) {
+            let rows = if *reached { node.run(&input, &results)? } else { Vec::new() };
+            results.push(rows);
+        }
+        let mut outputs = Vec::new();
+        for (sink, node) in &self.outputs {
+            for rows in results.get(*node).into_iter().flatten().filter(|r| r.batch.num_rows() > 0) {
+                outputs.push((*sink, rows.clone()));
+            }
+        }
+        Ok(outputs)
+    }
+}
+
+/// How many ways lead from the source to each node.
+fn paths(nodes: &[Node], source: usize) -> Vec<usize> {
+    let mut paths: Vec<usize> = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        let count = match &node.operator {
+            Operator::Source { source: s, .. } => usize::from(*s == source),
+            _ => node.inputs.iter().filter_map(|i| paths.get(*i)).fold(0, |sum: usize, n| sum.saturating_add(*n)),
+        };
+        paths.push(count);
+    }
+    paths
+}
+
+/// Whether rows of one source come to one sink on several ways, so that their order has to be restored.
+fn meets_itself(paths: &[usize], outputs: &[(usize, usize)]) -> bool {
+    outputs.iter().any(|(sink, _)| {
+        let ways = outputs.iter().filter(|(s, _)| s == sink).filter_map(|(_, node)| paths.get(*node));
+        ways.fold(0, |sum: usize, n| sum.saturating_add(*n)) > 1
+    })
+}
+
+fn operator(operator: &StreamOperator, decoded: &[Vec<usize>], clock: &Clock) -> Result<Operator, DataFusionError> {
+    Ok(match operator {
+        StreamOperator::Source { source, columns } => {
+            let decoded = decoded.get(*source).map(Vec::as_slice).unwrap_or_default();
+            let place = |column: &usize| decoded.iter().position(|d| d == column);
+            let places: Option<Vec<usize>> = columns.iter().map(place).collect();
+            let columns = places.ok_or_else(|| DataFusionError::Internal("a column that is not decoded".into()))?;
+            Operator::Source { source: *source, columns }
+        }
+        StreamOperator::Select { columns } => Operator::Select { columns: columns.clone() },
+        StreamOperator::Filter { input, predicate } => Operator::Filter(expression(predicate, input, clock)?),
+        StreamOperator::Project { input, exprs } => {
+            let fields = exprs.iter().map(|e| {
+                let (_, field) = datafusion_expr::ExprSchemable::to_field(e, input.as_ref())?;
+                // NULL is always allowed: functions do not always say when they give one.
+                Ok(Field::new(field.name(), field.data_type().clone(), true))
+            });
+            let schema = Arc::new(Schema::new(fields.collect::<Result<Vec<_>, DataFusionError>>()?));
+            let exprs = exprs.iter().map(|e| expression(e, input, clock)).collect::<Result<Vec<_>, _>>()?;
+            Operator::Project { exprs, schema }
+        }
+        StreamOperator::Union => Operator::Union,
+        StreamOperator::Empty => Operator::Empty,
+    })
+}
+
+fn expression(expr: &Expr, input: &DFSchema, clock: &Clock) -> Result<Expression, DataFusionError> {
+    let text = match expr {
+        Expr::Alias(alias) => alias.expr.to_string(),
+        other => other.to_string(),
+    };
+    let bound = clock::bind(expr.clone(), clock)?;
+    let physical = create_physical_expr(&bound, input, &ExecutionProps::new(), &PhysicalPlanningContext::default())?;
+    // Integer arithmetic would wrap around. A wrong sum is worse than none.
+    let checked = physical.transform(|e| match e.downcast_ref::<BinaryExpr>() {
+        Some(binary) => {
+            Ok(Transformed::yes(Arc::new(binary.clone().with_fail_on_overflow(true)) as Arc<dyn PhysicalExpr>))
+        }
+        None => Ok(Transformed::no(e)),
+    })?;
+    Ok(Expression { physical: checked.data, text })
+}
+
+impl Expression {
+    fn evaluate(&self, batch: &RecordBatch) -> Result<ArrayRef, EvaluateError> {
+        self.physical
+            .evaluate(batch)
+            .and_then(|value| value.into_array(batch.num_rows()))
+            .map_err(|error| self.error(sql::describe(&error)))
+    }
+
+    fn error(&self, message: String) -> EvaluateError {
+        EvaluateError { expression: self.text.clone(), message }
+    }
+}
+
+impl Node {
+    fn run(&self, input: &Rows, results: &[Vec<Rows>]) -> Result<Vec<Rows>, EvaluateError> {
+        let inputs = self.inputs.iter().filter_map(|i| results.get(*i)).flatten();
+        match &self.operator {
+            Operator::Source { columns, .. } => Ok(vec![select(input, columns)?]),
+            Operator::Select { columns } => inputs.map(|rows| select(rows, columns)).collect(),
+            Operator::Filter(predicate) => inputs.map(|rows| apply_filter(rows, predicate)).collect(),
+            Operator::Project { exprs, schema } => inputs.map(|rows| project(rows, exprs, schema)).collect(),
+            Operator::Union => Ok(inputs.cloned().collect()),
+            Operator::Empty => Ok(Vec::new()),
+        }
+    }
+}
+
+fn select(rows: &Rows, columns: &[usize]) -> Result<Rows, EvaluateError> {
+    let batch = rows.batch.project(columns).map_err(|e| internal("columns", &e))?;
+    Ok(Rows { batch, origin: rows.origin.clone() })
+}
+
+fn apply_filter(rows: &Rows, predicate: &Expression) -> Result<Rows, EvaluateError> {
+    // Some functions fail on no rows at all, and there is nothing to do.
+    if rows.batch.num_rows() == 0 {
+        return Ok(rows.clone());
+    }
+    let mask = predicate.evaluate(&rows.batch)?;
+    let mask = mask.as_boolean_opt().ok_or_else(|| predicate.error("the condition is not a BOOLEAN".to_owned()))?;
+    let batch = filter_record_batch(&rows.batch, mask).map_err(|e| predicate.error(e.to_string()))?;
+    let origin = match &rows.origin {
+        Some(origin) => {
+            let kept = filter(origin, mask).map_err(|e| predicate.error(e.to_string()))?;
+            kept.as_primitive_opt().cloned()
+        }
+        None => None,
+    };
+    Ok(Rows { batch, origin })
+}
+
+fn project(rows: &Rows, exprs: &[Expression], schema: &SchemaRef) -> Result<Rows, EvaluateError> {
+    if rows.batch.num_rows() == 0 {
+        let batch = RecordBatch::new_empty(Arc::clone(schema));
+        return Ok(Rows { batch, origin: rows.origin.clone() });
+    }
+    let columns = exprs.iter().map(|e| e.evaluate(&rows.batch)).collect::<Result<Vec<_>, _>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.batch.num_rows()));
+    let batch = RecordBatch::try_new_with_options(Arc::clone(schema), columns.clone(), &options)
+        .or_else(|_| RecordBatch::try_new_with_options(schema_of(schema, &columns), columns, &options))
+        .map_err(|e| internal("columns", &e))?;
+    Ok(Rows { batch, origin: rows.origin.clone() })
+}
+
+/// The schema that the columns really have: planning and evaluation can differ in what may be NULL inside nested types.
+fn schema_of(planned: &SchemaRef, columns: &[ArrayRef]) -> SchemaRef {
+    let fields = planned.fields().iter().zip(columns).map(|(f, c)| Field::new(f.name(), c.data_type().clone(), true));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+fn internal(expression: &str, error: &ArrowError) -> EvaluateError {
+    EvaluateError { expression: expression.to_owned(), message: error.to_string() }
+}
