@@ -69,7 +69,10 @@ impl Key {
 ///
 /// # Errors
 /// When the cache is not usable or `make` fails; then nothing is kept.
-pub fn get<E: std::error::Error + 'static>(key: &Key, make: impl FnOnce(&Path) -> Result<(), E>) -> Result<PathBuf, Error<E>> {
+pub fn get<E: std::error::Error + 'static>(
+    key: &Key,
+    make: impl FnOnce(&Path) -> Result<(), E>,
+) -> Result<PathBuf, Error<E>> {
     get_below(&paths::cache().join("tools"), key, make)
 }
 

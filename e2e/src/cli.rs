@@ -14,6 +14,7 @@ mod fault;
 mod images;
 mod logs;
 mod pass;
+mod selfcheck;
 mod status;
 mod up;
 
@@ -38,6 +39,7 @@ enum Command {
     Build(build::Build),
     Fault(fault::Fault),
     Images(images::Images),
+    Selfcheck(selfcheck::Selfcheck),
 }
 
 /// Which cluster.
@@ -73,6 +75,7 @@ pub fn main() -> ExitCode {
         Command::Build(command) => command.run(),
         Command::Fault(command) => command.run(),
         Command::Images(command) => command.run(),
+        Command::Selfcheck(command) => command.run(),
     };
     outcome.unwrap_or_else(|error| {
         report::step(format!("failed: {}", report::chain(error.as_ref())));

@@ -286,7 +286,9 @@ impl Cluster {
         let run = RunDir::of(name);
         let path = run.spec();
         let text = match std::fs::read(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(Error::Missing { name: name.clone() }),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(Error::Missing { name: name.clone() });
+            }
             other => other.map_err(Error::file(&path))?,
         };
         let spec = serde_json::from_slice(&text).map_err(|source| Error::Description { path, source })?;

@@ -204,7 +204,8 @@ impl PodProcess {
 
 fn running_container(pod: &serde_json::Value, wanted: Option<&str>) -> Option<String> {
     let containers = pod.pointer("/status/containerStatuses")?.as_array()?;
-    let named = |container: &&serde_json::Value| wanted.is_none_or(|name| container.get("name").is_some_and(|n| n == name));
+    let named =
+        |container: &&serde_json::Value| wanted.is_none_or(|name| container.get("name").is_some_and(|n| n == name));
     let running = |container: &&serde_json::Value| container.pointer("/state/running").is_some();
     containers.iter().filter(named).find(running)?.get("containerID")?.as_str().map(str::to_owned)
 }
@@ -230,8 +231,8 @@ pub fn node_of_pod(cluster: &Cluster, namespace: &str, pod: &str) -> Result<Node
 mod tests {
     use super::{Undo, running_container};
     use serde_json::json;
-    use std::sync::atomic::{AtomicU32, Ordering};
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     #[test]
     fn only_a_running_container_is_found() {

@@ -15,5 +15,6 @@ pub mod ns;
 pub mod packages;
 pub mod paths;
 pub mod report;
+pub mod selfcheck;
 pub mod tools;
 pub mod wait;

@@ -42,7 +42,9 @@ pub enum Error {
         name: String,
     },
     /// The process has threads already: they would stay outside.
-    #[error("a process with {threads} threads cannot move into the network namespace {name}: enter before the first thread is made")]
+    #[error(
+        "a process with {threads} threads cannot move into the network namespace {name}: enter before the first thread is made"
+    )]
     TooLate {
         /// Its name.
         name: String,

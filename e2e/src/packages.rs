@@ -9,13 +9,17 @@ use crate::report;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Only root can install packages.
-    #[error("this machine lacks {missing}: run `apt-get update && apt-get install -y --no-install-recommends {missing}` as root")]
+    #[error(
+        "this machine lacks {missing}: run `apt-get update && apt-get install -y --no-install-recommends {missing}` as root"
+    )]
     NotRoot {
         /// The packages, separated by blanks.
         missing: String,
     },
     /// Installing failed.
-    #[error("cannot install {missing}: run `apt-get update && apt-get install -y --no-install-recommends {missing}` and see why")]
+    #[error(
+        "cannot install {missing}: run `apt-get update && apt-get install -y --no-install-recommends {missing}` and see why"
+    )]
     Install {
         /// The packages, separated by blanks.
         missing: String,
@@ -75,7 +79,9 @@ pub fn ensure() -> Result<(), Error> {
     }
     let mut packages = missing(PACKAGES, |file| Path::new(file).exists());
     // A Python from elsewhere brings its own pip.
-    packages.retain(|package| *package != "python3-pip" || command::run(&mut words("python3", ["-m", "pip", "--version"])).is_err());
+    packages.retain(|package| {
+        *package != "python3-pip" || command::run(&mut words("python3", ["-m", "pip", "--version"])).is_err()
+    });
     if packages.is_empty() {
         return Ok(());
     }

@@ -30,7 +30,11 @@ impl Up {
             ClusterSpec { name: self.which.name, nodes: self.nodes, brokers: self.brokers, security: self.security };
         let cluster = Cluster::up(&spec)?;
         report::detail(format!("kubectl: fencepost-e2e kubectl --name {} -- get pods -A", spec.name));
-        report::detail(format!("a shell inside: nsenter --net={} env KUBECONFIG={} bash", cluster.namespace().path().display(), cluster.kubeconfig_path().display()));
+        report::detail(format!(
+            "a shell inside: nsenter --net={} env KUBECONFIG={} bash",
+            cluster.namespace().path().display(),
+            cluster.kubeconfig_path().display()
+        ));
         report::detail(format!("the end: fencepost-e2e down --name {}", spec.name));
         Ok(ExitCode::SUCCESS)
     }

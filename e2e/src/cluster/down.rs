@@ -55,7 +55,9 @@ impl fmt::Display for Leftovers {
             self.mounts.len(),
             self.namespaces.len(),
             self.cgroups.len(),
-            self.folder.as_ref().map_or_else(|| "no folder".to_owned(), |folder| format!("the folder {}", folder.display())),
+            self.folder
+                .as_ref()
+                .map_or_else(|| "no folder".to_owned(), |folder| format!("the folder {}", folder.display())),
         )
     }
 }
@@ -89,7 +91,8 @@ fn processes(namespaces: &[Namespace], cgroups: &[PathBuf]) -> BTreeSet<i32> {
     let me = i32::try_from(std::process::id()).unwrap_or(0);
     let inside = numbers.filter(|pid| {
         // The target of the link is the namespace; a process that ended has none.
-        *pid != me && fs::metadata(format!("/proc/{pid}/ns/net")).is_ok_and(|namespace| inodes.contains(&namespace.ino()))
+        *pid != me
+            && fs::metadata(format!("/proc/{pid}/ns/net")).is_ok_and(|namespace| inodes.contains(&namespace.ino()))
     });
     inside.chain(cgroups.iter().flat_map(|group| cgroup::processes(group))).collect()
 }

@@ -79,13 +79,17 @@ fn format(cluster: &Cluster, broker: Broker) -> Result<(), Error> {
             format.arg("--add-scram").arg(format!("SCRAM-SHA-512=[name={user},password={}]", user.password()));
         }
     }
-    command::run(&mut format)?;
+    // It needs no network. Inside, it is seen as part of the cluster.
+    command::run(cluster.spec.name.namespace(&broker.name()).wrap(&mut format)?)?;
     Ok(())
 }
 
 fn java(cluster: &Cluster) -> Command {
     let mut command = Command::new("java");
-    command.args(["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]).arg("-cp").arg(cluster.tools.kafka_class_path());
+    command
+        .args(["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"])
+        .arg("-cp")
+        .arg(cluster.tools.kafka_class_path());
     command
 }
 
@@ -125,7 +129,8 @@ fn look(cluster: &Cluster, running: &[Broker]) -> Seen {
         config.set("bootstrap.servers", format!("{}:{}", broker.address(), config::port(cluster.spec.security)));
         // Refused connections are what one expects while waiting.
         config.set("log_level", "0");
-        let asked = config.create::<BaseConsumer>().and_then(|client| client.fetch_metadata(None, Duration::from_secs(3)));
+        let asked =
+            config.create::<BaseConsumer>().and_then(|client| client.fetch_metadata(None, Duration::from_secs(3)));
         let known: Vec<i32> = match asked {
             Ok(metadata) => metadata.brokers().iter().map(|known| known.id()).collect(),
             Err(error) => return Seen::Not(format!("{broker}: {}", report::chain(&error))),
@@ -143,7 +148,9 @@ pub(super) fn service(spec: &ClusterSpec) -> String {
     let endpoints: Vec<_> = spec
         .brokers()
         .iter()
-        .map(|broker| json!({"addresses": [broker.address()], "hostname": broker.name(), "conditions": {"ready": true}}))
+        .map(
+            |broker| json!({"addresses": [broker.address()], "hostname": broker.name(), "conditions": {"ready": true}}),
+        )
         .collect();
     let objects = json!([
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kafka"}},

@@ -29,7 +29,8 @@ impl Authority {
         let mut params = CertificateParams::new(Vec::new())?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, name);
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        params.key_usages =
+            vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let key = KeyPair::generate()?;
         let certificate = params.self_signed(&key)?;
         write(&folder.join(format!("{name}.crt")), &certificate.pem())?;
@@ -97,9 +98,8 @@ impl<'s> Subject<'s> {
 /// Makes all that a cluster needs.
 pub(super) fn create(run: &RunDir, spec: &ClusterSpec) -> Result<(), Error> {
     let kubernetes = Authority::new(run.pki(), "ca")?;
-    let mut api_server: Vec<String> = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost"]
-        .map(str::to_owned)
-        .to_vec();
+    let mut api_server: Vec<String> =
+        ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost"].map(str::to_owned).to_vec();
     api_server.extend([CONTROL_PLANE_ADDRESS.to_string(), API_SERVICE.to_string(), "127.0.0.1".to_owned()]);
     kubernetes.issue("apiserver", &Subject::user("kube-apiserver"), api_server)?;
     kubernetes.kubeconfig("admin", &Subject::member("admin", "system:masters"), Vec::new())?;

@@ -2,13 +2,14 @@
 
 use std::fs::{self, File, TryLockError};
 use std::thread;
+use std::time::Duration;
 
 use super::topology::Node;
 use super::{Cluster, ClusterName, ClusterSpec, Error, control_plane, down, kafka, network, node, pki, ready};
 use crate::paths::{self, RunDir};
 use crate::report;
 use crate::tools::Tools;
-use crate::wait::Deadline;
+use crate::wait::{self, Deadline};
 
 const DNS: &str = include_str!("../../cluster/manifests/dns.yaml");
 
@@ -22,7 +23,7 @@ pub(super) fn up(spec: &ClusterSpec) -> Result<Cluster, Error> {
     if !down::leftovers(&spec.name).is_empty() {
         return Err(Error::Exists { name: spec.name.clone() });
     }
-    let clock = Deadline::after(std::time::Duration::MAX);
+    let clock = Deadline::after(Duration::MAX);
     let run = RunDir::of(&spec.name);
     let cluster = Cluster { spec: spec.clone(), run, tools };
     report::step(format!("cluster {}: logs in {}", spec.name, cluster.run.logs().display()));
@@ -71,7 +72,8 @@ fn start_node(cluster: &Cluster, node: Node) -> Result<(), Error> {
 fn describe(cluster: &Cluster) -> Result<(), Error> {
     let path = cluster.run.spec();
     fs::create_dir_all(cluster.run.logs()).map_err(Error::file(cluster.run.logs()))?;
-    let text = serde_json::to_vec_pretty(&cluster.spec).map_err(|source| Error::Description { path: path.clone(), source })?;
+    let text =
+        serde_json::to_vec_pretty(&cluster.spec).map_err(|source| Error::Description { path: path.clone(), source })?;
     fs::write(&path, text).map_err(Error::file(path))
 }
 
@@ -82,9 +84,10 @@ pub(super) fn lock(name: &ClusterName) -> Result<File, Error> {
     fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
     let path = folder.join(format!("{name}.lock"));
     let file = File::create(&path).map_err(Error::file(&path))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(Error::Busy { name: name.clone() }),
-        Err(TryLockError::Error(source)) => Err(Error::File { path, source }),
-    }
+    let locked = wait::until(Deadline::after(Duration::from_secs(5)), || match file.try_lock() {
+        Ok(()) => Ok(Some(())),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(source)) => Err(Error::File { path: path.clone(), source }),
+    })?;
+    locked.map(|()| file).ok_or_else(|| Error::Busy { name: name.clone() })
 }

@@ -102,7 +102,8 @@ pub fn disturb(cluster: &Cluster, member: Member, traffic: Traffic) -> Result<Un
         }
         Traffic::Limit { kilobits } => {
             let rate = format!("{kilobits}kbit");
-            let tbf = ["qdisc", "replace", "dev", "eth0", "root", "tbf", "rate", &rate, "burst", "16kb", "latency", "1s"];
+            let tbf =
+                ["qdisc", "replace", "dev", "eth0", "root", "tbf", "rate", &rate, "burst", "16kb", "latency", "1s"];
             run(cluster, member, "tc", &tbf)?;
             Ok(Undo::new(format!("{member} has a narrow link"), move || remove_queue(&again, member)))
         }
@@ -112,7 +113,9 @@ pub fn disturb(cluster: &Cluster, member: Member, traffic: Traffic) -> Result<Un
 /// `tc` says no more than that there is no such file when the kernel lacks a queueing discipline.
 fn without_netem(error: Error) -> Error {
     match &error {
-        Error::Network { source, .. } if source.said().contains("qdisc kind is unknown") || source.said().contains("No such file") => {
+        Error::Network { source, .. }
+            if source.said().contains("qdisc kind is unknown") || source.said().contains("No such file") =>
+        {
             Error::Kernel {
                 what: "delay packets",
                 module: "sch_netem",
@@ -161,7 +164,11 @@ fn remove_chains(cluster: &Cluster, member: Member) -> Result<(), Error> {
 fn remove_queue(cluster: &Cluster, member: Member) -> Result<(), Error> {
     match run(cluster, member, "tc", &["qdisc", "del", "dev", "eth0", "root"]) {
         // There was none.
-        Err(Error::Network { source, .. }) if source.said().contains("handle of zero") || source.said().contains("No such file") => Ok(()),
+        Err(Error::Network { source, .. })
+            if source.said().contains("handle of zero") || source.said().contains("No such file") =>
+        {
+            Ok(())
+        }
         other => other,
     }
 }

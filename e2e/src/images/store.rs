@@ -14,7 +14,13 @@ const POLICY: &str = r#"{"default": [{"type": "insecureAcceptAnything"}]}"#;
 const BASE: &str = "localhost/fencepost-base:local";
 
 /// Builds the image of a component and writes it to `archive`.
-pub(super) fn build(base: &Base, component: Component, program: &Path, name: &str, archive: &Path) -> Result<(), Error> {
+pub(super) fn build(
+    base: &Base,
+    component: Component,
+    program: &Path,
+    name: &str,
+    archive: &Path,
+) -> Result<(), Error> {
     let work = tempfile::tempdir().map_err(Error::file("a temporary folder"))?;
     let work = work.path();
     let policy = work.join("policy.json");
@@ -23,9 +29,8 @@ pub(super) fn build(base: &Base, component: Component, program: &Path, name: &st
         let folder = work.join(folder);
         let target = folder.join(name);
         // A link where possible: the file is large and only read.
-        let placed = fs::create_dir_all(&folder).and_then(|()| {
-            fs::hard_link(file, &target).or_else(|_| fs::copy(file, &target).map(drop))
-        });
+        let placed = fs::create_dir_all(&folder)
+            .and_then(|()| fs::hard_link(file, &target).or_else(|_| fs::copy(file, &target).map(drop)));
         placed.map_err(Error::file(file))?;
         Ok::<_, Error>(folder)
     };

@@ -111,7 +111,8 @@ mod tests {
         let source = folder.path().join("program");
         std::fs::write(&source, "#!").unwrap();
         let path = folder.path().join("image.tar");
-        image_archive(&path, "example.org/tool:1", "/usr/bin/tool", &[Entry { source, target: "/usr/bin/tool" }]).unwrap();
+        image_archive(&path, "example.org/tool:1", "/usr/bin/tool", &[Entry { source, target: "/usr/bin/tool" }])
+            .unwrap();
 
         let mut archive = tar::Archive::new(std::fs::File::open(&path).unwrap());
         let files: HashMap<String, Vec<u8>> = archive

@@ -147,7 +147,12 @@ pub(super) fn java_client(spec: &ClusterSpec, user: User, authority: &Path) -> S
 }
 
 /// What librdkafka needs.
-pub(super) fn librdkafka_client(spec: &ClusterSpec, bootstrap: &str, user: User, authority: &Path) -> BTreeMap<String, String> {
+pub(super) fn librdkafka_client(
+    spec: &ClusterSpec,
+    bootstrap: &str,
+    user: User,
+    authority: &Path,
+) -> BTreeMap<String, String> {
     let mut properties = BTreeMap::from([("bootstrap.servers".to_owned(), bootstrap.to_owned())]);
     if spec.security == Security::SaslSsl {
         let mut set = |name: &str, value: String| properties.insert(name.to_owned(), value);
