@@ -354,7 +354,8 @@ impl Machine {
             (Call::Commit, _) => Effect::Commit,
             (Call::Abort, _) => Effect::Abort,
             (Call::SendOffsets, Some(token)) => Effect::SendOffsets(token, self.staged.clone()),
-            (Call::CommitOffsets, Some(token)) => Effect::CommitOffsets(token, self.staged.clone()),
+            // All of it may have been lost meanwhile.
+            (Call::CommitOffsets, Some(token)) if !self.staged.is_empty() => Effect::CommitOffsets(token, self.staged.clone()),
             // Part of the outputs may have been taken, so they are not handed over twice; the rest waits longer.
             _ => return false,
         };

@@ -32,6 +32,8 @@ struct Coordinated {
     /// Epochs that ended because their transaction took too long, not because someone newer came.
     expired: BTreeSet<u32>,
     open: Option<Transaction>,
+    /// Who initialised it last.
+    owner: usize,
 }
 
 /// Who vouches for offsets: the incarnation of a worker, as a member of a generation.
@@ -58,8 +60,13 @@ pub(super) struct Broker {
 }
 
 impl Broker {
-    pub(super) fn init(&mut self, id: usize) -> u32 {
+    pub(super) fn owner(&self, id: usize) -> Option<usize> {
+        self.ids.get(&id).map(|coordinated| coordinated.owner)
+    }
+
+    pub(super) fn init(&mut self, id: usize, incarnation: usize) -> u32 {
         let coordinated = self.ids.entry(id).or_default();
+        coordinated.owner = incarnation;
         coordinated.epoch += 1;
         coordinated.open = None;
         coordinated.epoch
@@ -157,6 +164,10 @@ impl Broker {
 
     pub(super) fn is_open(&self, id: usize) -> bool {
         self.ids.get(&id).is_some_and(|coordinated| coordinated.open.is_some())
+    }
+
+    pub(super) fn is_open_at(&self, id: usize, epoch: u32) -> bool {
+        self.ids.get(&id).is_some_and(|coordinated| coordinated.open.is_some() && coordinated.epoch == epoch)
     }
 
     /// Committed position; not while a transaction holds one that is undecided (KIP-447).

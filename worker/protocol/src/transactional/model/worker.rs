@@ -139,7 +139,8 @@ impl Worker {
             Effect::Stop(exit) => {
                 assert_ne!(exit, Exit::Broken, "{:?}", self.machine.broken());
                 if exit == Exit::Drained && self.mode == Mode::ExactlyOnce {
-                    assert!(self.epoch.is_none() || !broker.is_open(self.id), "drained with an open transaction");
+                    let open = self.epoch.is_some_and(|epoch| broker.is_open_at(self.id, epoch));
+                    assert!(!open, "drained with an open transaction");
                 }
                 self.exit = Some(exit);
             }
@@ -178,7 +179,7 @@ impl Worker {
         let epoch = self.epoch.ok_or(Class::Recreate);
         match effect {
             Effect::OpenProducer => {
-                self.epoch = Some(if self.mode == Mode::ExactlyOnce { broker.init(self.id) } else { 0 });
+                self.epoch = Some(if self.mode == Mode::ExactlyOnce { broker.init(self.id, self.incarnation) } else { 0 });
             }
             Effect::Resolve(partitions) => {
                 let found: Result<Vec<_>, Class> = partitions

@@ -142,7 +142,7 @@ impl World {
         let (id, incarnation) = (worker.id, worker.incarnation);
         let is_member = self.broker.members.get(&id) == Some(&incarnation);
         if exit == Exit::Fenced {
-            assert!(self.incarnations > incarnation, "fenced, but nobody is newer");
+            assert_ne!(self.broker.owner(id), Some(incarnation), "fenced, but nobody else has the id");
         }
         self.workers.remove(n);
         if is_member {
