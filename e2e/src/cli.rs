@@ -12,6 +12,7 @@ mod build;
 mod down;
 mod fault;
 mod images;
+mod kafka;
 mod logs;
 mod pass;
 mod selfcheck;
@@ -35,6 +36,7 @@ enum Command {
     Status(status::Status),
     Kubectl(pass::Kubectl),
     Helm(pass::Helm),
+    Kafka(kafka::Kafka),
     Logs(logs::Logs),
     Build(build::Build),
     Fault(fault::Fault),
@@ -71,6 +73,7 @@ pub fn main() -> ExitCode {
         Command::Status(command) => command.run(),
         Command::Kubectl(command) => command.run(),
         Command::Helm(command) => command.run(),
+        Command::Kafka(command) => command.run(),
         Command::Logs(command) => command.run(),
         Command::Build(command) => command.run(),
         Command::Fault(command) => command.run(),

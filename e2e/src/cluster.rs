@@ -123,7 +123,7 @@ pub enum Error {
         /// Its name.
         name: ClusterName,
         /// What is left.
-        left: Leftovers,
+        left: Box<Leftovers>,
     },
 }
 

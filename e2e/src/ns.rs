@@ -157,7 +157,7 @@ impl Namespace {
     /// # Errors
     /// When it does not exist, may not be entered, or the process has threads already.
     pub fn enter(&self) -> Result<(), Error> {
-        let threads = std::fs::read_dir("/proc/self/task").map(Iterator::count).unwrap_or(1);
+        let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
         if threads > 1 {
             return Err(Error::TooLate { name: self.name.clone(), threads });
         }

@@ -118,7 +118,7 @@ pub(super) fn down(name: &ClusterName) -> Result<(), Error> {
     }
     let clock = Deadline::after(Duration::from_secs(60));
     let gone = wait::until(clock, || Ok::<_, Error>(sweep(name)?.is_empty().then_some(())))?;
-    gone.ok_or_else(|| Error::Stuck { name: name.clone(), left: leftovers(name) })?;
+    gone.ok_or_else(|| Error::Stuck { name: name.clone(), left: Box::new(leftovers(name)) })?;
     report::step(format!("cluster {name} is down after {:.1} s", clock.elapsed().as_secs_f64()));
     Ok(())
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::metadata::MetadataBroker;
 use serde_json::json;
 
 use super::process::{self, Liveness, Program, Started};
@@ -132,7 +133,7 @@ fn look(cluster: &Cluster, running: &[Broker]) -> Seen {
         let asked =
             config.create::<BaseConsumer>().and_then(|client| client.fetch_metadata(None, Duration::from_secs(3)));
         let known: Vec<i32> = match asked {
-            Ok(metadata) => metadata.brokers().iter().map(|known| known.id()).collect(),
+            Ok(metadata) => metadata.brokers().iter().map(MetadataBroker::id).collect(),
             Err(error) => return Seen::Not(format!("{broker}: {}", report::chain(&error))),
         };
         if let Some(missing) = running.iter().find(|other| !known.contains(&i32::from(other.id()))) {
@@ -205,15 +206,25 @@ impl Cluster {
         self.run.pki().join("kafka").join(format!("{user}.properties"))
     }
 
-    /// Runs one of Kafka's own tools as its administrator: `org.apache.kafka.tools.TopicCommand` and the like.
+    /// One of Kafka's own tools (`org.apache.kafka.tools.TopicCommand` and the like), set up to talk to the brokers as `user`,
+    /// to be given arguments.
+    ///
+    /// # Errors
+    /// When the namespace does not exist.
+    pub fn kafka_command(&self, class: &str, user: User) -> Result<Command, Error> {
+        let mut command = java(self);
+        command.args([class, "--bootstrap-server", &self.bootstrap(), "--command-config"]);
+        command.arg(self.kafka_properties_path(user));
+        self.namespace().wrap(&mut command)?;
+        Ok(command)
+    }
+
+    /// Runs one of Kafka's own tools as its administrator and gives what it printed.
     ///
     /// # Errors
     /// When it fails.
     pub fn kafka_tool(&self, class: &str, arguments: &[&str]) -> Result<String, Error> {
-        let mut command = java(self);
-        command.args([class, "--bootstrap-server", &self.bootstrap(), "--command-config"]);
-        command.arg(self.kafka_properties_path(User::Admin)).args(arguments);
-        Ok(command::run(self.namespace().wrap(&mut command)?)?)
+        Ok(command::run(self.kafka_command(class, User::Admin)?.args(arguments))?)
     }
 
     /// Lets `user` do something, in the words of `kafka-acls`: `["--operation", "Read", "--topic", "orders"]`.
@@ -221,10 +232,7 @@ impl Cluster {
     /// # Errors
     /// When Kafka refuses, or the cluster has no authorizer (plaintext).
     pub fn grant(&self, user: User, acl: &[&str]) -> Result<(), Error> {
-        let principal = format!("User:{user}");
-        let mut arguments = vec!["--add", "--force", "--allow-principal", &principal];
-        arguments.extend(acl);
-        self.kafka_tool("org.apache.kafka.tools.AclCommand", &arguments).map(drop)
+        self.change_acl("--add", user, acl)
     }
 
     /// Takes back what was granted in the same words.
@@ -232,9 +240,12 @@ impl Cluster {
     /// # Errors
     /// When Kafka refuses.
     pub fn revoke(&self, user: User, acl: &[&str]) -> Result<(), Error> {
+        self.change_acl("--remove", user, acl)
+    }
+
+    fn change_acl(&self, change: &str, user: User, acl: &[&str]) -> Result<(), Error> {
         let principal = format!("User:{user}");
-        let mut arguments = vec!["--remove", "--force", "--allow-principal", &principal];
-        arguments.extend(acl);
+        let arguments = [&[change, "--force", "--allow-principal", &principal], acl].concat();
         self.kafka_tool("org.apache.kafka.tools.AclCommand", &arguments).map(drop)
     }
 
