@@ -165,8 +165,8 @@ fn operator(operator: &StreamOperator, decoded: &[Vec<usize>], clock: &Clock) ->
 
 fn expression(expr: &Expr, input: &DFSchema, clock: &Clock) -> Result<Expression, DataFusionError> {
     let text = match expr {
-        Expr::Alias(alias) => alias.expr.to_string(),
-        other => other.to_string(),
+        Expr::Alias(alias) => sql::text(&alias.expr),
+        other => sql::text(other),
     };
     let bound = clock::bind(expr.clone(), clock)?;
     let physical = create_physical_expr(&bound, input, &ExecutionProps::new(), &PhysicalPlanningContext::default())?;

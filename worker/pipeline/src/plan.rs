@@ -19,7 +19,7 @@ use crate::sql::functions::Functions;
 use crate::sql::names::Names;
 use crate::sql::planner::{self, PlannedStatement};
 use crate::sql::{self, Statement, StatementKind};
-use crate::types::ColumnType;
+use crate::types::{ColumnType, sql_name};
 use crate::violation::{Reason, sql_violation, violation};
 
 mod report;
@@ -299,7 +299,7 @@ fn sink_layouts(sinks: &[SinkSpec], planned: &[PlannedStatement]) -> (Layouts, V
         };
         let columns = first.columns();
         for other in inserts {
-            violations.extend(compare_columns(&sink.name, &columns, &other.columns()));
+            violations.extend(compare_columns(&sink.name, &columns, other));
         }
         match SinkLayout::new(i, sink, &columns) {
             Ok(layout) => layouts.push(Some((columns, layout))),
@@ -313,20 +313,21 @@ fn sink_layouts(sinks: &[SinkSpec], planned: &[PlannedStatement]) -> (Layouts, V
 }
 
 /// One topic has one kind of record.
-fn compare_columns(sink: &str, first: &[(String, DataType)], other: &[(String, DataType)]) -> Option<Violation> {
+fn compare_columns(sink: &str, first: &[(String, DataType)], insert: &PlannedStatement) -> Option<Violation> {
+    let other = insert.columns();
     if first == other {
         return None;
     }
     let text = |columns: &[(String, DataType)]| {
-        columns.iter().map(|(name, data_type)| format!("{name} {data_type}")).collect::<Vec<_>>().join(", ")
+        columns.iter().map(|(name, data_type)| format!("{name} {}", sql_name(data_type))).collect::<Vec<_>>().join(", ")
     };
     let message = format!(
         "the INSERT INTO statements of the sink `{sink}` give it different columns: ({}) and ({}); names, types and order must be \
          the same",
         text(first),
-        text(other)
+        text(&other)
     );
-    Some(sql_violation(Reason::SinkColumnsDiffer, None, message))
+    Some(sql_violation(Reason::SinkColumnsDiffer, insert.position, message))
 }
 
 fn check_sources_used(spec: &PipelineSpec, graph: &Graph) -> Vec<Violation> {

@@ -1,8 +1,9 @@
 //! From SQL text to optimized logical plans, with every problem at its place in the text.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use datafusion_sql::sqlparser::ast::{Query, Spanned, Visit};
+use datafusion_sql::sqlparser::ast::{ObjectName, Query, Spanned, Visit, Visitor};
 use datafusion_sql::sqlparser::tokenizer::Span;
 use fencepost_crds::v1alpha1::Violation;
 
@@ -59,15 +60,46 @@ impl Statement {
         position(self.query.span())
     }
 
-    /// Names of the tables that the query mentions, as often as it does.
-    pub(crate) fn relations(&self) -> Vec<String> {
-        let mut relations = Vec::new();
-        let _: ControlFlow<()> = datafusion_sql::sqlparser::ast::visit_relations(&self.query, |name| {
-            relations.push(name.to_string());
-            ControlFlow::Continue(())
-        });
-        relations
+    /// The tables that the query mentions, as often as it does, without those it defines itself (`WITH`).
+    pub(crate) fn relations(&self) -> Vec<Relation> {
+        let mut relations = Relations::default();
+        walk(&self.query, &mut relations);
+        relations.mentioned.retain(|r| !relations.defined.contains(&r.name));
+        relations.mentioned
     }
+}
+
+/// A table that a query mentions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Relation {
+    pub(crate) name: String,
+    pub(crate) position: Option<Position>,
+}
+
+#[derive(Default)]
+struct Relations {
+    mentioned: Vec<Relation>,
+    defined: BTreeSet<String>,
+}
+
+impl Visitor for Relations {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        self.defined.extend(query.with.iter().flat_map(|w| &w.cte_tables).map(|c| c.alias.name.value.clone()));
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<()> {
+        let parts: Vec<&str> = relation.0.iter().filter_map(|p| p.as_ident()).map(|i| i.value.as_str()).collect();
+        self.mentioned.push(Relation { name: parts.join("."), position: position(relation.span()) });
+        ControlFlow::Continue(())
+    }
+}
+
+/// An expression as SQL text, for people.
+pub(crate) fn text(expr: &datafusion_expr::Expr) -> String {
+    datafusion_sql::unparser::expr_to_sql(expr).map_or_else(|_| expr.to_string(), |sql| sql.to_string())
 }
 
 /// Start of a span; `None` for an empty one.
@@ -76,6 +108,6 @@ pub(crate) fn position(span: Span) -> Option<Position> {
 }
 
 /// Walks over a part of the syntax tree.
-fn walk<V: datafusion_sql::sqlparser::ast::Visitor<Break = ()>>(node: &impl Visit, visitor: &mut V) {
+fn walk<V: Visitor<Break = ()>>(node: &impl Visit, visitor: &mut V) {
     let _: ControlFlow<()> = node.visit(visitor);
 }

@@ -63,6 +63,29 @@ impl ColumnType {
     }
 }
 
+/// The name of an Arrow type for people: that of a column type where there is one.
+pub(crate) fn sql_name(data_type: &DataType) -> String {
+    match data_type {
+        DataType::Boolean => "BOOLEAN".to_owned(),
+        DataType::Int32 => "INT".to_owned(),
+        DataType::Int64 => "BIGINT".to_owned(),
+        DataType::Float32 => "FLOAT".to_owned(),
+        DataType::Float64 => "DOUBLE".to_owned(),
+        DataType::Decimal128(precision, scale) => format!("DECIMAL({precision}, {scale})"),
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "STRING".to_owned(),
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => "BYTES".to_owned(),
+        DataType::Date32 => "DATE".to_owned(),
+        DataType::Timestamp(TimeUnit::Millisecond, _) => "TIMESTAMP_MS".to_owned(),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => "TIMESTAMP_US".to_owned(),
+        DataType::List(element) => format!("ARRAY<{}>", sql_name(element.data_type())),
+        DataType::Struct(fields) => {
+            let fields: Vec<_> = fields.iter().map(|f| format!("{} {}", f.name(), sql_name(f.data_type()))).collect();
+            format!("STRUCT<{}>", fields.join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
 /// The field of the elements of an `ARRAY`.
 pub(crate) fn element_field(element: &ColumnType) -> Field {
     Field::new_list_field(element.arrow(), true)

@@ -54,7 +54,8 @@ impl Scenario {
     }
 
     fn report(&self) -> String {
-        let report = self.plan.as_ref().expect("a pipeline").report(Guarantee::ExactlyOnce, "test");
+        let Some(plan) = &self.plan else { return "no pipeline\n".to_owned() };
+        let report = plan.report(Guarantee::ExactlyOnce, "test");
         let mut out = String::new();
         for line in report.stages.iter().flat_map(|s| &s.operators) {
             writeln!(out, "{line}").unwrap();
@@ -67,7 +68,7 @@ impl Scenario {
 
     fn process(&mut self, source: &str, now: i64, input: &str) -> String {
         let lines: Vec<Line> = input.lines().map(Line::parse).collect();
-        let plan = self.plan.as_ref().expect("a pipeline");
+        let Some(plan) = &self.plan else { return "no pipeline\n".to_owned() };
         let id = SourceId(plan.sources().iter().position(|s| s.name == source).expect("a source"));
         let mut records = Vec::new();
         for line in &lines {

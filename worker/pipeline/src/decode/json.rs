@@ -66,7 +66,7 @@ fn explain(bytes: &[u8], error: &serde_json::Error, path: Path) -> String {
     }
     let text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
-    let message = text.strip_suffix(&place).unwrap_or(&text);
+    let message = in_our_words(error, text.strip_suffix(&place).unwrap_or(&text));
     let line_start: usize =
         bytes.split_inclusive(|b| *b == b'\n').take(error.line().saturating_sub(1)).map(<[u8]>::len).sum();
     let byte = line_start + error.column();
@@ -77,6 +77,17 @@ fn explain(bytes: &[u8], error: &serde_json::Error, path: Path) -> String {
     }
     let field: String = steps.concat();
     format!("field `{}`: {message} at byte {byte}", field.strip_prefix('.').unwrap_or(&field))
+}
+
+/// Says of syntax errors that they are, and of other values than objects what they are.
+fn in_our_words(error: &serde_json::Error, message: &str) -> String {
+    if error.is_syntax() || error.is_eof() {
+        return format!("not valid JSON: {message}");
+    }
+    match message.strip_prefix("invalid type: ").and_then(|m| m.split_once(", expected ")) {
+        Some((found, expected)) => format!("expected {expected}, found {}", found.replace("sequence", "an array")),
+        None => message.to_owned(),
+    }
 }
 
 /// Text as it is shown in a reason.

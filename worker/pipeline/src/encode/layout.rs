@@ -5,6 +5,7 @@ use fencepost_crds::v1alpha1::{KeyFormat, SinkSpec, Violation};
 
 use super::json::{JsonColumn, object_prefix};
 use super::{KeyLayout, ObjectField, twice};
+use crate::types::sql_name;
 use crate::violation::{Reason, violation};
 
 /// Where the columns of a sink's rows go.
@@ -81,8 +82,9 @@ impl Planner<'_> {
     fn timestamp(&mut self) -> Option<usize> {
         let name = self.spec.kafka.timestamp_column.clone()?;
         let (column, data_type) = self.column("timestampColumn", &name)?;
+        let type_name = sql_name(&data_type);
         if !matches!(data_type, DataType::Timestamp(..)) {
-            let message = format!("`{name}` is {data_type}, and the message timestamp needs a TIMESTAMP; CAST it");
+            let message = format!("`{name}` is {type_name}, and the message timestamp needs a TIMESTAMP; CAST it");
             self.refuse(Reason::BadSinkColumn, "timestampColumn", message);
         }
         Some(column)
@@ -93,8 +95,9 @@ impl Planner<'_> {
         for (i, header) in self.spec.kafka.headers.iter().enumerate() {
             let field = format!("headers[{i}].column");
             let Some((column, data_type)) = self.column(&field, &header.column) else { continue };
+            let type_name = sql_name(&data_type);
             if !is_text(&data_type) && !is_bytes(&data_type) {
-                let message = format!("`{}` is {data_type}, and a header is STRING or BYTES; CAST it", header.column);
+                let message = format!("`{}` is {type_name}, and a header is STRING or BYTES; CAST it", header.column);
                 self.refuse(Reason::BadSinkColumn, &field, message);
             }
             headers.push((header.name.clone(), column));
@@ -115,13 +118,14 @@ impl Planner<'_> {
         for (i, name) in spec.kafka.key_columns.iter().enumerate() {
             let field = format!("keyColumns[{i}]");
             let Some((column, data_type)) = self.column(&field, name) else { continue };
+            let type_name = sql_name(&data_type);
             if spec.kafka.key_format == KeyFormat::Raw && !is_key(&data_type) {
                 let message = format!(
-                    "`{name}` is {data_type}, which has no one text to be a Raw key; CAST it AS STRING, or use keyFormat: Json"
+                    "`{name}` is {type_name}, which has no one text to be a Raw key; CAST it AS STRING, or use keyFormat: Json"
                 );
                 self.refuse(Reason::BadSinkColumn, &field, message);
             } else if let Some(part) = JsonColumn::unsupported(&data_type) {
-                let message = format!("`{name}` is {data_type}, and {part} cannot be written as JSON; CAST it");
+                let message = format!("`{name}` is {type_name}, and {part} cannot be written as JSON; CAST it");
                 self.refuse(Reason::BadSinkColumn, &field, message);
             }
             keys.push(column);
@@ -132,9 +136,10 @@ impl Planner<'_> {
     fn check_value(&mut self, in_value: &[usize]) {
         for i in in_value {
             let Some((name, data_type)) = self.columns.get(*i) else { continue };
+            let type_name = sql_name(data_type);
             if let Some(part) = JsonColumn::unsupported(data_type) {
                 let message = format!(
-                    "the column `{name}` of sink `{}` is {data_type}, and {part} cannot be written as JSON; CAST it AS STRING",
+                    "the column `{name}` of sink `{}` is {type_name}, and {part} cannot be written as JSON; CAST it AS STRING",
                     self.spec.name
                 );
                 self.violations.push(violation(Reason::BadSinkColumn, "sql", message));

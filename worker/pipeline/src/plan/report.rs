@@ -3,6 +3,7 @@ use fencepost_crds::v1alpha1::{Guarantee, PipelineSpec, SinkGuarantee};
 
 use super::{Plan, PlannedSource, plan};
 use crate::compile::StreamOperator;
+use crate::sql;
 
 /// The answer to "can this worker run this pipeline, and how": a plan, or what is wrong.
 #[must_use]
@@ -60,9 +61,9 @@ impl Plan {
                 None => "source".to_owned(),
             },
             StreamOperator::Select { columns } => format!("view, {} columns", columns.len()),
-            StreamOperator::Filter { predicate, .. } => format!("filter {predicate}"),
+            StreamOperator::Filter { predicate, .. } => format!("filter {}", sql::text(predicate)),
             StreamOperator::Project { exprs, .. } => {
-                format!("project {}", exprs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+                format!("project {}", exprs.iter().map(sql::text).collect::<Vec<_>>().join(", "))
             }
             StreamOperator::Union => "union".to_owned(),
             StreamOperator::Empty => "nothing (the condition is never true)".to_owned(),

@@ -64,6 +64,10 @@ impl Catalog {
     pub(crate) fn contains(&self, name: &str) -> bool {
         self.tables.contains_key(name)
     }
+
+    pub(crate) fn table_names(&self) -> impl Iterator<Item = &str> {
+        self.tables.keys().map(String::as_str)
+    }
 }
 
 impl ContextProvider for Catalog {

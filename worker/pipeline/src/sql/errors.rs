@@ -14,15 +14,7 @@ fn violation(error: &DataFusionError, fallback: Option<Position>) -> Violation {
         .and_then(|d| d.span)
         .map(|span| Position { line: span.start.line, column: span.start.column })
         .or(fallback);
-    let mut message = describe(error);
-    if let Some(diagnostic) = diagnostic {
-        for note in diagnostic.notes.iter().map(|n| &n.message).chain(diagnostic.helps.iter().map(|h| &h.message)) {
-            if !message.contains(note.as_str()) {
-                message.push_str(". ");
-                message.push_str(note);
-            }
-        }
-    }
+    let message = describe(error);
     sql_violation(reason(error, &message), at, message)
 }
 
@@ -44,9 +36,10 @@ pub(crate) fn describe(error: &DataFusionError) -> String {
     for prefix in PREFIXES {
         text = text.strip_prefix(prefix).unwrap_or(text);
     }
-    let text = text.trim_end_matches(['.', '\n', ' ']);
     // What follows asks the reader to report a bug to another project.
-    text.split("This issue was likely caused by").next().unwrap_or(text).trim().to_owned()
+    let text = text.split("This issue was likely caused by").next().unwrap_or(text);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ").trim_end_matches('.').to_owned()
 }
 
 const PREFIXES: &[&str] = &[

@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use datafusion_sql::sqlparser::ast::{
-    Expr, Ident, ObjectName, ObjectNamePart, Select, SelectItem, TableAlias, TableFactor, VisitMut, Visitor, VisitorMut,
+    AccessExpr, Expr, Ident, ObjectName, ObjectNamePart, Select, SelectItem, Subscript, TableAlias, TableFactor, Value,
+    VisitMut, Visitor, VisitorMut,
 };
 
 use super::{Statement, walk};
@@ -130,15 +131,30 @@ impl VisitorMut for Resolver<'_> {
                     self.0.resolve_ident(ident);
                 }
             }
+            Expr::CompoundFieldAccess { access_chain, .. } => {
+                for access in access_chain {
+                    self.subscript(access);
+                }
+            }
             _ => {}
         }
         ControlFlow::Continue(())
     }
 }
 
+impl Resolver<'_> {
+    /// `items[1].sku` as `items[1]['sku']`, which the planner knows.
+    fn subscript(&self, access: &mut AccessExpr) {
+        if let AccessExpr::Dot(Expr::Identifier(ident)) = access {
+            self.0.resolve_ident(ident);
+            let name = Value::SingleQuotedString(ident.value.clone()).with_span(ident.span);
+            *access = AccessExpr::Subscript(Subscript::Index { index: Expr::Value(name) });
+        }
+    }
+}
+
 /// `addr['city']` without a name is called `city`, as `addr.city` is.
 fn name_field_access(item: &mut SelectItem) {
-    use datafusion_sql::sqlparser::ast::{AccessExpr, Subscript, Value};
     let SelectItem::UnnamedExpr(expr) = item else { return };
     let name = match expr {
         // The planner gives a column its own name; a field gets it here. For a qualified column it is the same one.

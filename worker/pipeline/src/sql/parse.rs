@@ -82,5 +82,10 @@ fn split_position(message: &str) -> Option<(&str, Position)> {
 
 fn decapitalize(message: &str) -> String {
     let message = message.strip_prefix("sql parser error: ").unwrap_or(message);
-    message.strip_prefix("Expected: ").map_or_else(|| message.to_owned(), |rest| format!("expected {rest}"))
+    for (theirs, ours) in [("Expected: ", "expected "), ("Expected ", "expected ")] {
+        if let Some(rest) = message.strip_prefix(theirs) {
+            return format!("{ours}{}", rest.replacen(", found: ", ", found ", 1));
+        }
+    }
+    message.to_owned()
 }

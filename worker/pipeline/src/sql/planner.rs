@@ -20,7 +20,7 @@ use fencepost_crds::v1alpha1::Violation;
 
 use super::catalog::{Catalog, Table, TableKind};
 use super::{Statement, StatementKind, errors, locate, position};
-use crate::violation::{Reason, sql_violation};
+use crate::violation::{Position, Reason, sql_violation};
 
 /// A statement with its plan.
 #[derive(Clone, Debug)]
@@ -30,6 +30,7 @@ pub(crate) struct PlannedStatement {
     pub(crate) kind: StatementKind,
     /// The view or the sink.
     pub(crate) target: String,
+    pub(crate) position: Option<Position>,
     /// Optimized. Columns have plain names.
     pub(crate) plan: LogicalPlan,
 }
@@ -48,8 +49,7 @@ pub(crate) fn view_readers(statements: &[Statement]) -> BTreeMap<String, usize> 
         let live = statement.kind == StatementKind::Insert || readers.contains_key(&statement.target);
         if live {
             for relation in statement.relations() {
-                let name = relation.trim_matches(['"', '`']).to_owned();
-                *readers.entry(name).or_default() += 1;
+                *readers.entry(relation.name).or_default() += 1;
             }
         }
     }
@@ -64,16 +64,20 @@ pub(crate) fn plan(catalog: &mut Catalog, statements: &[Statement]) -> (Vec<Plan
     // Views that do not plan: who reads them is not blamed for it.
     let mut broken: BTreeSet<String> = BTreeSet::new();
     for (index, statement) in statements.iter().enumerate() {
-        if statement.relations().iter().any(|r| broken.contains(r)) {
-            broken.insert(statement.target.clone());
-            continue;
-        }
-        let shared = readers.get(&statement.target).copied().unwrap_or_default() > 1;
-        match plan_one(catalog, index, statement, shared) {
+        let is_new = statement.kind == StatementKind::View && !catalog.contains(&statement.target);
+        let outcome = if statement.relations().iter().any(|r| broken.contains(&r.name)) {
+            Err(Vec::new())
+        } else {
+            let shared = readers.get(&statement.target).copied().unwrap_or_default() > 1;
+            plan_one(catalog, index, statement, shared)
+        };
+        match outcome {
             Ok(statement) => planned.extend(statement),
             Err(more) => {
-                broken.insert(statement.target.clone());
                 violations.extend(more);
+                if is_new {
+                    broken.insert(statement.target.clone());
+                }
             }
         }
     }
@@ -87,6 +91,9 @@ fn plan_one(
     shared: bool,
 ) -> Result<Option<PlannedStatement>, Vec<Violation>> {
     let mut violations = check_names(catalog, statement);
+    if violations.iter().any(|v| v.reason == Reason::UnknownTable.to_string()) {
+        return Err(violations);
+    }
     let raw = match to_plan(catalog, &statement.query) {
         Ok(plan) => plan,
         Err(error) => {
@@ -109,7 +116,13 @@ fn plan_one(
         }
     }
     let plan = optimize(plan).map_err(|e| errors::violations(&e, statement.position()))?;
-    Ok(Some(PlannedStatement { index, kind: statement.kind, target: statement.target.clone(), plan }))
+    Ok(Some(PlannedStatement {
+        index,
+        kind: statement.kind,
+        target: statement.target.clone(),
+        position: statement.target_position,
+        plan,
+    }))
 }
 
 fn to_plan(catalog: &Catalog, query: &Query) -> Result<LogicalPlan> {
@@ -161,12 +174,21 @@ fn explain(catalog: &Catalog, statement: &Statement, error: &datafusion_common::
 
 /// The name of a view is new, and the tables of the query exist in this order.
 fn check_names(catalog: &Catalog, statement: &Statement) -> Vec<Violation> {
-    let taken = statement.kind == StatementKind::View && catalog.contains(&statement.target);
-    if !taken {
-        return Vec::new();
+    let mut violations = Vec::new();
+    if statement.kind == StatementKind::View && catalog.contains(&statement.target) {
+        let message = format!("there is a source or a view `{}` already; give this one another name", statement.target);
+        violations.push(sql_violation(Reason::DuplicateName, statement.target_position, message));
     }
-    let message = format!("there is a source or a view `{}` already; give this one another name", statement.target);
-    vec![sql_violation(Reason::DuplicateName, statement.target_position, message)]
+    for relation in statement.relations().iter().filter(|r| !catalog.contains(&r.name)) {
+        let tables: Vec<&str> = catalog.table_names().collect();
+        let message = format!(
+            "table `{}` is neither a source nor a view defined before; there are: {}",
+            relation.name,
+            tables.join(", ")
+        );
+        violations.push(sql_violation(Reason::UnknownTable, relation.position, message));
+    }
+    violations
 }
 
 /// As many names as columns, each column has one, and no two are the same.

@@ -57,8 +57,17 @@ fn decimal<'de>(raw: &str, precision: u8, scale: u8) -> Result<Cell<'de>, String
 }
 
 impl ValueSeed<'_> {
+    /// The type, without what is inside.
+    fn name(&self) -> Cow<'static, str> {
+        match self.column_type {
+            ColumnType::Array(_) => Cow::Borrowed("an array"),
+            ColumnType::Struct(_) => Cow::Borrowed("an object"),
+            other => Cow::Owned(other.to_string()),
+        }
+    }
+
     fn mismatch<E: Error>(&self, found: fmt::Arguments<'_>) -> E {
-        E::custom(format_args!("expected {}, found {found}", self.column_type))
+        E::custom(format_args!("expected {}, found {found}", self.name()))
     }
 
     fn whole<'de, E: Error>(&self, value: i64) -> Result<Cell<'de>, E> {
@@ -83,10 +92,15 @@ impl ValueSeed<'_> {
     fn text<'de, E: Error>(&self, text: Cow<'de, str>) -> Result<Cell<'de>, E> {
         match self.column_type {
             ColumnType::String => Ok(Cell::String(text)),
-            ColumnType::Bytes => STANDARD
-                .decode(text.as_bytes())
-                .map(|bytes| Cell::Bytes(Cow::Owned(bytes)))
-                .map_err(|e| E::custom(format_args!("expected BYTES as base64, found string {}: {e}", quote(&text)))),
+            ColumnType::Bytes => {
+                STANDARD.decode(text.as_bytes()).map(|bytes| Cell::Bytes(Cow::Owned(bytes))).map_err(|e| {
+                    E::custom(format_args!(
+                        "expected BYTES as base64, found string {}: {}",
+                        quote(&text),
+                        e.to_string().trim_end_matches('.')
+                    ))
+                })
+            }
             ColumnType::Date => date(&text)
                 .map(Cell::Date)
                 .ok_or_else(|| E::custom(format_args!("expected DATE as YYYY-MM-DD, found string {}", quote(&text)))),
