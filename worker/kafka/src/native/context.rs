@@ -1,0 +1,156 @@
+use std::collections::VecDeque;
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rdkafka::bindings as sys;
+use rdkafka::types::RDKafkaErrorCode as Code;
+use tracing::{debug, info, warn};
+
+use super::list::PartitionList;
+use super::text_of;
+
+/// What the group did to the consumer. The consumer has not answered yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GroupChange<P> {
+    /// New partitions.
+    Assigned(Vec<P>),
+    /// The group wants them back and waits.
+    Revoked(Vec<P>),
+    /// They may belong to someone else already.
+    Lost(Vec<P>),
+}
+
+/// Something librdkafka complains about outside of any call, such as a refused password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// Its code.
+    pub code: Code,
+    /// Its text.
+    pub message: String,
+}
+
+/// The first output since the last look that the brokers did not take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DeliveryFailure {
+    pub(crate) code: Code,
+    pub(crate) topic: String,
+    pub(crate) partition: i32,
+}
+
+/// What the callbacks of an instance have heard.
+#[derive(Debug, Default)]
+pub(crate) struct Context {
+    changes: Mutex<VecDeque<GroupChange<(String, i32)>>>,
+    notice: Mutex<Option<Notice>>,
+    failure: Mutex<Option<DeliveryFailure>>,
+}
+
+impl Context {
+    pub(crate) fn next_change(&self) -> Option<GroupChange<(String, i32)>> {
+        lock(&self.changes).pop_front()
+    }
+
+    pub(crate) fn has_change(&self) -> bool {
+        !lock(&self.changes).is_empty()
+    }
+
+    pub(crate) fn take_notice(&self) -> Option<Notice> {
+        lock(&self.notice).take()
+    }
+
+    pub(crate) fn notice(&self) -> Option<Notice> {
+        lock(&self.notice).clone()
+    }
+
+    pub(crate) fn take_failure(&self) -> Option<DeliveryFailure> {
+        lock(&self.failure).take()
+    }
+}
+
+/// Nothing here can panic while it holds a lock, so a poisoned one is as good as new.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// # Safety
+/// `opaque` is the `Context` of a living instance.
+unsafe fn context<'a>(opaque: *mut c_void) -> &'a Context {
+    // SAFETY: see above.
+    unsafe { &*opaque.cast_const().cast::<Context>() }
+}
+
+pub(super) unsafe extern "C" fn on_log(_: *const sys::rd_kafka_t, level: c_int, facility: *const c_char, text: *const c_char) {
+    let (facility, text) = (text_of(facility), text_of(text));
+    match level {
+        // Connections come and go; what it means for the job is reported where the job notices it.
+        0..=3 => warn!(target: "librdkafka", facility, "{text}"),
+        4 | 5 => info!(target: "librdkafka", facility, "{text}"),
+        _ => debug!(target: "librdkafka", facility, "{text}"),
+    }
+}
+
+pub(super) unsafe extern "C" fn on_error(_: *mut sys::rd_kafka_t, code: c_int, text: *const c_char, opaque: *mut c_void) {
+    // SAFETY: the opaque pointer was set together with this callback.
+    let context = unsafe { context(opaque) };
+    let new = Notice { code: code_of(code), message: text_of(text) };
+    let mut notice = lock(&context.notice);
+    // "All brokers down" only repeats, without a reason, what was said about each of them.
+    if new.code != Code::AllBrokersDown || notice.is_none() {
+        *notice = Some(new);
+    }
+}
+
+pub(super) unsafe extern "C" fn on_delivery(_: *mut sys::rd_kafka_t, message: *const sys::rd_kafka_message_t, opaque: *mut c_void) {
+    // SAFETY: librdkafka hands over a valid message for the time of the call.
+    let message = unsafe { &*message };
+    if message.err == sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR {
+        return;
+    }
+    // SAFETY: the opaque pointer was set together with this callback; the topic handle lives as long as the message.
+    let (context, topic) = unsafe { (context(opaque), text_of(sys::rd_kafka_topic_name(message.rkt))) };
+    let failure = DeliveryFailure { code: message.err.into(), topic, partition: message.partition };
+    lock(&context.failure).get_or_insert(failure);
+}
+
+/// Takes a note only. librdkafka waits for `rd_kafka_assign`, which the consumer calls when the transaction is finished.
+pub(super) unsafe extern "C" fn on_rebalance(
+    rk: *mut sys::rd_kafka_t,
+    code: sys::rd_kafka_resp_err_t,
+    partitions: *mut sys::rd_kafka_topic_partition_list_t,
+    opaque: *mut c_void,
+) {
+    // SAFETY: the list is valid for the time of the call.
+    let list = unsafe { PartitionList::read(partitions) };
+    let partitions = list.into_iter().map(|(topic, partition, ..)| (topic, partition)).collect();
+    let change = match code {
+        sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => GroupChange::Assigned(partitions),
+        // SAFETY: `rk` is the instance that calls.
+        _ if unsafe { sys::rd_kafka_assignment_lost(rk) } == 1 => GroupChange::Lost(partitions),
+        _ => GroupChange::Revoked(partitions),
+    };
+    // SAFETY: the opaque pointer was set together with this callback.
+    lock(&unsafe { context(opaque) }.changes).push_back(change);
+}
+
+/// The code of a number that librdkafka handed over as `int`.
+fn code_of(number: c_int) -> Code {
+    use sys::rd_kafka_resp_err_t as raw;
+    // Those that the error callback is documented to get; a number outside of the enum must not become one.
+    [
+        raw::RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN,
+        raw::RD_KAFKA_RESP_ERR__TRANSPORT,
+        raw::RD_KAFKA_RESP_ERR__RESOLVE,
+        raw::RD_KAFKA_RESP_ERR__AUTHENTICATION,
+        raw::RD_KAFKA_RESP_ERR__SSL,
+        raw::RD_KAFKA_RESP_ERR__FATAL,
+        raw::RD_KAFKA_RESP_ERR__UNSUPPORTED_FEATURE,
+        raw::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED,
+        raw::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED,
+        raw::RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED,
+        raw::RD_KAFKA_RESP_ERR_TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        raw::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART,
+    ]
+    .into_iter()
+    .find(|code| *code as c_int == number)
+    .map_or(Code::Unknown, Code::from)
+}

@@ -1,0 +1,171 @@
+//! A cluster: its brokers, who coordinates what, and how long to go on trying.
+
+mod retry;
+mod route;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::settings::{ConnectionSettings, HostPort};
+
+use super::connection::{Connection, Dialer};
+use super::error::RpcError;
+use super::types::{BrokerId, Metadata};
+
+pub(super) use retry::Retry;
+pub(super) use route::{CoordinatorKind, Routed, Routes, unanswered};
+
+/// How long things may take.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientOptions {
+    /// TCP, TLS, versions and SASL together.
+    pub connect_timeout: Duration,
+    /// One request, from sending to its answer.
+    pub request_timeout: Duration,
+    /// A call with all its attempts.
+    pub call_timeout: Duration,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(5),
+            request_timeout: Duration::from_secs(10),
+            call_timeout: Duration::from_secs(20),
+        }
+    }
+}
+
+/// A Kafka cluster.
+///
+/// Cheap to clone; clones share connections. A call repeats what may be repeated, within [`ClientOptions::call_timeout`],
+/// and returns the last error. Everything repeated is safe to repeat; where it is not, the call's documentation says so.
+///
+/// # Example
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use fencepost_kafka::rpc::Cluster;
+/// use fencepost_kafka::settings::ConnectionSettings;
+///
+/// let cluster = Cluster::new(ConnectionSettings::plaintext("kafka:9092", "example")?)?;
+/// if let Some((broker, limit)) = cluster.broker_limits().await?.transaction_max_timeout_ms() {
+///     println!("broker {broker} ends transactions after {limit} ms");
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Cluster {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    dialer: Dialer,
+    options: ClientOptions,
+    known: Mutex<Known>,
+}
+
+/// What was learnt. A hint, never the truth: every use of it must cope with being sent to the wrong place.
+#[derive(Default)]
+struct Known {
+    brokers: BTreeMap<BrokerId, HostPort>,
+    coordinators: HashMap<(CoordinatorKind, String), BrokerId>,
+    connections: HashMap<HostPort, Arc<Slot>>,
+}
+
+/// The connection to a peer. The lock is held while dialling, so that a peer is dialled once.
+type Slot = tokio::sync::Mutex<Option<Arc<Connection>>>;
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster").field("bootstrap", &self.inner.dialer.bootstrap()).finish_non_exhaustive()
+    }
+}
+
+impl Cluster {
+    /// A cluster with default timeouts. Nothing is dialled yet.
+    ///
+    /// # Errors
+    ///
+    /// [`RpcError::TlsSetup`] when there is no authority to trust.
+    pub fn new(settings: ConnectionSettings) -> Result<Self, RpcError> {
+        Self::with_options(settings, ClientOptions::default())
+    }
+
+    /// A cluster with other timeouts.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::new`].
+    pub fn with_options(settings: ConnectionSettings, options: ClientOptions) -> Result<Self, RpcError> {
+        let dialer = Dialer::new(settings, options.connect_timeout)?;
+        Ok(Self { inner: Arc::new(Inner { dialer, options, known: Mutex::default() }) })
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.inner.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn retry(&self) -> Retry {
+        Retry::new(&self.inner.options)
+    }
+
+    /// A connection to the peer: the one there is, or a new one.
+    pub(super) async fn connection(&self, peer: &HostPort, deadline: Instant) -> Result<Arc<Connection>, RpcError> {
+        let slot = Arc::clone(self.known().connections.entry(peer.clone()).or_default());
+        let mut slot = slot.lock().await;
+        if let Some(connection) = slot.as_ref().filter(|connection| connection.is_usable()) {
+            return Ok(Arc::clone(connection));
+        }
+        let connection = Arc::new(self.inner.dialer.dial(peer, deadline).await?);
+        tracing::debug!(peer = %peer, "connected");
+        *slot = Some(Arc::clone(&connection));
+        Ok(connection)
+    }
+
+    /// A connection to any broker: those the cluster named first, then those of the settings.
+    pub(super) async fn any(&self, deadline: Instant) -> Result<Arc<Connection>, RpcError> {
+        let mut peers: Vec<HostPort> = self.known().brokers.values().cloned().collect();
+        for peer in self.inner.dialer.bootstrap() {
+            if !peers.contains(peer) {
+                peers.push(peer.clone());
+            }
+        }
+        let mut last = None;
+        for peer in peers {
+            match self.connection(&peer, deadline).await {
+                Ok(connection) => return Ok(connection),
+                // The credentials will not please another broker either, and the more are asked the sooner the user is
+                // locked out.
+                Err(error @ (RpcError::SaslRefused { .. } | RpcError::SaslMechanism { .. })) => return Err(error),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or(RpcError::UnknownBroker { id: BrokerId(-1) }))
+    }
+
+    /// A connection to a certain broker.
+    pub(super) async fn broker(&self, id: BrokerId, deadline: Instant) -> Result<Arc<Connection>, RpcError> {
+        let address = self.known().brokers.get(&id).cloned();
+        let address = match address {
+            Some(address) => address,
+            None => {
+                self.metadata_once(&[], deadline).await?;
+                self.known().brokers.get(&id).cloned().ok_or(RpcError::UnknownBroker { id })?
+            }
+        };
+        self.connection(&address, deadline).await
+    }
+
+    /// Takes over where the brokers are now. A broker that is away for a moment is not forgotten: it may still lead.
+    pub(super) fn learn(&self, metadata: &Metadata) {
+        let mut known = self.known();
+        for (id, address) in &metadata.brokers {
+            known.brokers.insert(*id, address.clone());
+        }
+    }
+}
