@@ -6,11 +6,12 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::cluster::{Cluster, ClusterName};
-use crate::report;
+use crate::{faults, report};
 
 mod build;
 mod down;
 mod fault;
+mod hold;
 mod images;
 mod kafka;
 mod logs;
@@ -40,6 +41,8 @@ enum Command {
     Logs(logs::Logs),
     Build(build::Build),
     Fault(fault::Fault),
+    #[command(name = faults::HOLD_SUBCOMMAND, hide = true)]
+    Hold(hold::Hold),
     Images(images::Images),
     Selfcheck(selfcheck::Selfcheck),
 }
@@ -77,6 +80,7 @@ pub fn main() -> ExitCode {
         Command::Logs(command) => command.run(),
         Command::Build(command) => command.run(),
         Command::Fault(command) => command.run(),
+        Command::Hold(command) => command.run(),
         Command::Images(command) => command.run(),
         Command::Selfcheck(command) => command.run(),
     };

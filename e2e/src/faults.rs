@@ -12,8 +12,11 @@ use crate::cluster::topology::{Member, Node};
 use crate::cluster::{self, Cluster, node};
 use crate::report;
 
+mod chains;
+mod delay;
 mod network;
 
+pub(crate) use delay::{SUBCOMMAND as HOLD_SUBCOMMAND, hold};
 pub use network::{Traffic, cut_off, cut_off_from_api, disturb, heal};
 
 /// A fault could not be made or undone.
@@ -38,15 +41,13 @@ pub enum Error {
         /// Why.
         source: crate::ns::Error,
     },
-    /// The kernel was built without what this fault needs.
-    #[error("this kernel cannot {what}: it was built without {module}; {instead}")]
-    Kernel {
-        /// What was asked for.
-        what: &'static str,
-        /// The missing part.
-        module: &'static str,
-        /// What can be used in its place.
-        instead: &'static str,
+    /// Nothing holds the packets that are to be late.
+    #[error("packets of {member} cannot be delayed\n{logs}")]
+    NoQueue {
+        /// Whose.
+        member: String,
+        /// What the process that holds packets said.
+        logs: String,
     },
     /// A pod has no such container, or it does not run.
     #[error("the pod {namespace}/{pod} has no running container {container}")]
@@ -85,6 +86,13 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
+}
+
+impl Error {
+    fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::File { path, source }
+    }
 }
 
 /// How to undo a fault.

@@ -43,7 +43,7 @@ enum Kind {
         /// How many of a hundred
         percent: f64,
     },
-    /// Delay packets of a node or broker
+    /// Delay the packets that a node or broker sends
     Delay {
         /// node-1, kafka-1, ...
         member: Member,

@@ -202,6 +202,15 @@ pub fn find(run: &RunDir, component: &str) -> Result<Started, Error> {
     serde_json::from_slice(&text).map_err(|_| unknown())
 }
 
+/// Removes the record of a component that is gone for good.
+///
+/// # Errors
+/// When there is none, or it cannot be removed.
+pub fn forget(run: &RunDir, component: &str) -> Result<(), Error> {
+    let path = record_path(run, component);
+    fs::remove_file(&path).map_err(|source| Error::Record { path, source })
+}
+
 impl Started {
     /// Whether it runs. A process that only waits to be collected by its parent is gone.
     #[must_use]

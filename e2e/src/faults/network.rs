@@ -2,18 +2,13 @@
 
 use std::time::Duration;
 
+use super::chains::{self, Kind, inside};
+use super::{Error, Undo, delay};
 use crate::cluster::Cluster;
 use crate::cluster::topology::{API_PORT, CONTROL_PLANE_ADDRESS, KUBELET_PORT, Member, Node};
-use crate::command::{self, words};
-use crate::ns::Namespace;
+use crate::command::words;
 
-use super::{Error, Undo};
-
-/// Our chains in the `mangle` table: behind the address translation of kube-proxy on the way out, before everything on
-/// the way in, and not touched by kube-proxy.
-const CHAINS: [(&str, &str); 2] = [("PREROUTING", "FENCEPOST-IN"), ("POSTROUTING", "FENCEPOST-OUT")];
-
-/// What to do to the traffic of a member, both ways for loss, its outgoing traffic for the others.
+/// What to do to the traffic of a member: both ways for loss, its outgoing traffic for the others.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Traffic {
     /// This many of a hundred packets are lost.
@@ -21,24 +16,13 @@ pub enum Traffic {
         /// Between 0 and 100.
         percent: f64,
     },
-    /// Every packet leaves this much later. Needs a kernel with `sch_netem`.
+    /// Every packet leaves this much later, to a millisecond.
     Delay(Duration),
-    /// No more than this passes, in kilobits a second; what is too much waits, up to a second.
+    /// No more than this passes; what is too much waits, up to a second, and then is lost.
     Limit {
         /// Kilobits a second.
         kilobits: u32,
     },
-}
-
-fn namespace(cluster: &Cluster, member: Member) -> Namespace {
-    cluster.spec().name.namespace(&member.to_string())
-}
-
-fn run(cluster: &Cluster, member: Member, program: &str, arguments: &[&str]) -> Result<(), Error> {
-    let in_namespace = |source| Error::Namespace { member: member.to_string(), source };
-    let mut command = words(program, arguments);
-    namespace(cluster, member).wrap(&mut command).map_err(in_namespace)?;
-    command::run(&mut command).map(drop).map_err(|source| Error::Network { member: member.to_string(), source })
 }
 
 fn port(cluster: &Cluster, member: Member, state: &str) -> Result<(), Error> {
@@ -62,22 +46,22 @@ pub fn cut_off(cluster: &Cluster, member: Member) -> Result<Undo, Error> {
 /// When the node does not exist.
 pub fn cut_off_from_api(cluster: &Cluster, node: Node) -> Result<Undo, Error> {
     let member = Member::Node(node);
-    let (api, kubelet, from) = (API_PORT.to_string(), KUBELET_PORT.to_string(), CONTROL_PLANE_ADDRESS.to_string());
-    let [(_, incoming), (_, outgoing)] = CHAINS;
-    chains(cluster, member)?;
+    let (api, kubelet, server) = (API_PORT.to_string(), KUBELET_PORT.to_string(), CONTROL_PLANE_ADDRESS.to_string());
+    chains::fresh(cluster, member, Kind::Api)?;
     for (chain, side, port_side, port) in [
-        (incoming, "-s", "--sport", &api),
-        (incoming, "-s", "--dport", &kubelet),
-        (outgoing, "-d", "--dport", &api),
-        (outgoing, "-d", "--sport", &kubelet),
+        (Kind::Api.incoming(), "-s", "--sport", &api),
+        (Kind::Api.incoming(), "-s", "--dport", &kubelet),
+        (Kind::Api.outgoing(), "-d", "--dport", &api),
+        (Kind::Api.outgoing(), "-d", "--sport", &kubelet),
     ] {
-        iptables(cluster, member, &["-A", chain, side, &from, "-p", "tcp", port_side, port, "-j", "DROP"])?;
+        chains::add(cluster, member, chain, &[side, &server, "-p", "tcp", port_side, port, "-j", "DROP"])?;
     }
     let again = cluster.clone();
-    Ok(Undo::new(format!("{member} is cut off from the API server"), move || remove_chains(&again, member)))
+    let undo = move || chains::remove(&again, member, Kind::Api);
+    Ok(Undo::new(format!("{member} is cut off from the API server"), undo))
 }
 
-/// Disturbs the traffic of a member.
+/// Disturbs the traffic of a member. A second disturbance of the same kind takes the place of the first.
 ///
 /// # Errors
 /// When the member does not exist, or the kernel cannot do it.
@@ -86,43 +70,22 @@ pub fn disturb(cluster: &Cluster, member: Member, traffic: Traffic) -> Result<Un
     match traffic {
         Traffic::Lose { percent } => {
             let probability = format!("{:.4}", (percent / 100.0).clamp(0.0, 1.0));
-            chains(cluster, member)?;
-            for (_, chain) in CHAINS {
-                let rule = ["-m", "statistic", "--mode", "random", "--probability", &probability, "-j", "DROP"];
-                let side = if chain == CHAINS[0].1 { "-i" } else { "-o" };
-                iptables(cluster, member, &[&["-A", chain, side, "eth0"][..], &rule].concat())?;
-            }
-            Ok(Undo::new(format!("{member} loses packets"), move || remove_chains(&again, member)))
+            let lose = ["eth0", "-m", "statistic", "--mode", "random", "--probability", &probability, "-j", "DROP"];
+            chains::fresh(cluster, member, Kind::Loss)?;
+            chains::add(cluster, member, Kind::Loss.incoming(), &[&["-i"][..], &lose].concat())?;
+            chains::add(cluster, member, Kind::Loss.outgoing(), &[&["-o"][..], &lose].concat())?;
+            Ok(Undo::new(format!("{member} loses packets"), move || chains::remove(&again, member, Kind::Loss)))
         }
-        Traffic::Delay(delay) => {
-            let delay = format!("{}us", delay.as_micros());
-            let netem = ["qdisc", "replace", "dev", "eth0", "root", "netem", "limit", "100000", "delay", &delay];
-            run(cluster, member, "tc", &netem).map_err(without_netem)?;
-            Ok(Undo::new(format!("{member} is slow"), move || remove_queue(&again, member)))
+        Traffic::Delay(by) => {
+            delay::start(cluster, member, by)?;
+            Ok(Undo::new(format!("{member} is late"), move || delay::stop(&again, member)))
         }
         Traffic::Limit { kilobits } => {
             let rate = format!("{kilobits}kbit");
-            let tbf =
-                ["qdisc", "replace", "dev", "eth0", "root", "tbf", "rate", &rate, "burst", "16kb", "latency", "1s"];
-            run(cluster, member, "tc", &tbf)?;
-            Ok(Undo::new(format!("{member} has a narrow link"), move || remove_queue(&again, member)))
+            let tbf = ["tbf", "rate", &rate, "burst", "16kb", "latency", "1s"];
+            inside(cluster, member, words("tc", [&["qdisc", "replace", "dev", "eth0", "root"][..], &tbf].concat()))?;
+            Ok(Undo::new(format!("{member} has a narrow link"), move || remove_limit(&again, member)))
         }
-    }
-}
-
-/// `tc` says no more than that there is no such file when the kernel lacks a queueing discipline.
-fn without_netem(error: Error) -> Error {
-    match &error {
-        Error::Network { source, .. }
-            if source.said().contains("qdisc kind is unknown") || source.said().contains("No such file") =>
-        {
-            Error::Kernel {
-                what: "delay packets",
-                module: "sch_netem",
-                instead: "packets can be lost (iptables) or their rate limited (tbf) instead",
-            }
-        }
-        _ => error,
     }
 }
 
@@ -132,43 +95,15 @@ fn without_netem(error: Error) -> Error {
 /// When the member does not exist.
 pub fn heal(cluster: &Cluster, member: Member) -> Result<(), Error> {
     port(cluster, member, "up")?;
-    remove_chains(cluster, member)?;
-    remove_queue(cluster, member)
+    delay::stop(cluster, member)?;
+    Kind::all().try_for_each(|kind| chains::remove(cluster, member, kind))?;
+    remove_limit(cluster, member)
 }
 
-fn iptables(cluster: &Cluster, member: Member, arguments: &[&str]) -> Result<(), Error> {
-    run(cluster, member, "iptables", &[&["-w", "-t", "mangle"], arguments].concat())
-}
-
-fn chains(cluster: &Cluster, member: Member) -> Result<(), Error> {
-    for (hook, chain) in CHAINS {
-        if iptables(cluster, member, &["-n", "-L", chain]).is_err() {
-            iptables(cluster, member, &["-N", chain])?;
-            iptables(cluster, member, &["-I", hook, "-j", chain])?;
-        }
-    }
-    Ok(())
-}
-
-fn remove_chains(cluster: &Cluster, member: Member) -> Result<(), Error> {
-    for (hook, chain) in CHAINS {
-        if iptables(cluster, member, &["-n", "-L", chain]).is_ok() {
-            iptables(cluster, member, &["-F", chain])?;
-            iptables(cluster, member, &["-D", hook, "-j", chain])?;
-            iptables(cluster, member, &["-X", chain])?;
-        }
-    }
-    Ok(())
-}
-
-fn remove_queue(cluster: &Cluster, member: Member) -> Result<(), Error> {
-    match run(cluster, member, "tc", &["qdisc", "del", "dev", "eth0", "root"]) {
+fn remove_limit(cluster: &Cluster, member: Member) -> Result<(), Error> {
+    match inside(cluster, member, words("tc", ["qdisc", "del", "dev", "eth0", "root"])) {
         // There was none.
-        Err(Error::Network { source, .. })
-            if source.said().contains("handle of zero") || source.said().contains("No such file") =>
-        {
-            Ok(())
-        }
+        Err(Error::Network { source, .. }) if source.said().contains("handle of zero") => Ok(()),
         other => other,
     }
 }
