@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use rdkafka::bindings as sys;
 
-pub(crate) use context::{Context, DeliveryFailure};
+pub(crate) use context::Context;
 pub use context::{GroupChange, Notice};
 pub use error::ClientError;
 pub(crate) use error::{check, check_error};
@@ -67,8 +67,7 @@ impl Native {
         let Some(rk) = NonNull::new(rk) else {
             return Err(ClientError::Create { message: text_of(text.as_ptr()) });
         };
-        // The instance owns the configuration now.
-        std::mem::ManuallyDrop::new(conf);
+        let _owned_by_the_instance = std::mem::ManuallyDrop::new(conf);
         Ok(Self { rk, context })
     }
 

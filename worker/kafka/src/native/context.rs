@@ -1,5 +1,6 @@
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rdkafka::bindings as sys;
@@ -43,11 +44,17 @@ pub(crate) struct Context {
     changes: Mutex<VecDeque<GroupChange<(String, i32)>>>,
     notice: Mutex<Option<Notice>>,
     failure: Mutex<Option<DeliveryFailure>>,
+    is_closing: AtomicBool,
 }
 
 impl Context {
     pub(crate) fn next_change(&self) -> Option<GroupChange<(String, i32)>> {
         lock(&self.changes).pop_front()
+    }
+
+    /// From now on rebalances are answered at once: nobody else will.
+    pub(crate) fn close(&self) {
+        self.is_closing.store(true, Ordering::Release);
     }
 
     pub(crate) fn has_change(&self) -> bool {
@@ -119,6 +126,13 @@ pub(super) unsafe extern "C" fn on_rebalance(
     partitions: *mut sys::rd_kafka_topic_partition_list_t,
     opaque: *mut c_void,
 ) {
+    // SAFETY: the opaque pointer was set together with this callback.
+    let context = unsafe { context(opaque) };
+    if context.is_closing.load(Ordering::Acquire) {
+        // SAFETY: `rk` is the instance that calls; null means "nothing".
+        unsafe { sys::rd_kafka_assign(rk, std::ptr::null()) };
+        return;
+    }
     // SAFETY: the list is valid for the time of the call.
     let list = unsafe { PartitionList::read(partitions) };
     let partitions = list.into_iter().map(|(topic, partition, ..)| (topic, partition)).collect();
@@ -128,8 +142,7 @@ pub(super) unsafe extern "C" fn on_rebalance(
         _ if unsafe { sys::rd_kafka_assignment_lost(rk) } == 1 => GroupChange::Lost(partitions),
         _ => GroupChange::Revoked(partitions),
     };
-    // SAFETY: the opaque pointer was set together with this callback.
-    lock(&unsafe { context(opaque) }.changes).push_back(change);
+    lock(&context.changes).push_back(change);
 }
 
 /// The code of a number that librdkafka handed over as `int`.

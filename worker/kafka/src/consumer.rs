@@ -1,0 +1,352 @@
+//! Reading from Kafka: batches of records, and the membership in the consumer group.
+//!
+//! The group's protocol is *classic, eager*: at each rebalance every member first finishes its transaction and gives up all it
+//! has. Under the cooperative protocol a member keeps partitions through a rebalance, but the group's generation moves on behind
+//! its back and the transaction that is open at that moment can only be aborted (measured; the new protocol of KIP-848 would
+//! avoid that, and takes three times as long to hand partitions over). One assignment, one generation, one [`GroupMetadata`].
+//!
+//! Membership is *static* (KIP-345): a process that comes back under its old name within the session timeout gets its partitions
+//! back without a rebalance, and the old process, should it still live, is fenced.
+//!
+//! Positions are always set by the caller: `auto.offset.reset` is `error`, so that records which were deleted before they were
+//! read are an error and never a silent jump.
+
+mod batch;
+mod settings;
+
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::ptr::NonNull;
+use std::time::Duration;
+
+use fencepost_crds::v1alpha1::StartPosition;
+use fencepost_protocol::transactional::Start;
+use fencepost_protocol::{Offset, Partition};
+use rdkafka::bindings as sys;
+
+use crate::error::{Operation, Resource, Subject};
+use crate::native::{ClientError, GroupChange, Kind, Native, Notice, PartitionList, c_string, check, check_error, millis};
+use crate::producer::offset_list;
+
+pub use batch::{Batch, Message, Trouble};
+pub use settings::{ConsumerSettings, SourceTopic};
+
+/// Generation and member, as of the moment an assignment was received.
+#[derive(Debug)]
+pub struct GroupMetadata(NonNull<sys::rd_kafka_consumer_group_metadata_t>);
+
+// SAFETY: the object is never changed after it was made.
+unsafe impl Send for GroupMetadata {}
+
+impl GroupMetadata {
+    pub(crate) fn ptr(&self) -> *const sys::rd_kafka_consumer_group_metadata_t {
+        self.0.as_ptr()
+    }
+}
+
+impl Drop for GroupMetadata {
+    fn drop(&mut self) {
+        // SAFETY: it is owned.
+        unsafe { sys::rd_kafka_consumer_group_metadata_destroy(self.0.as_ptr()) }
+    }
+}
+
+/// Whether the group shall know that the member is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leave {
+    /// Others take over at once.
+    Group,
+    /// The partitions wait for us until the session timeout.
+    Nothing,
+}
+
+/// A member of a consumer group.
+#[derive(Debug)]
+pub struct Consumer {
+    // Dropped before `native`, which it belongs to.
+    queue: Queue,
+    native: Native,
+    topics: Vec<String>,
+    starts: Vec<StartPosition>,
+    group: String,
+    /// Number of a topic by its handle in messages, valid for one assignment.
+    handles: HashMap<usize, u16>,
+    assigned: Vec<Partition>,
+}
+
+/// The queue of records and group events.
+#[derive(Debug)]
+struct Queue(NonNull<sys::rd_kafka_queue_t>);
+
+// SAFETY: queues may be used from any thread.
+unsafe impl Send for Queue {}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // SAFETY: it is owned.
+        unsafe { sys::rd_kafka_queue_destroy(self.0.as_ptr()) }
+    }
+}
+
+impl Consumer {
+    /// Creates the member and subscribes. The group is joined in the background.
+    ///
+    /// # Errors
+    /// When librdkafka does not accept a setting.
+    pub fn new(settings: &ConsumerSettings) -> Result<Self, ClientError> {
+        let native = Native::new(Kind::Consumer, &settings.properties())?;
+        // SAFETY: the instance is valid.
+        let queue = unsafe {
+            check("serve one queue", sys::rd_kafka_poll_set_consumer(native.ptr()))?;
+            NonNull::new(sys::rd_kafka_queue_get_consumer(native.ptr()))
+        };
+        let queue = Queue(queue.ok_or_else(|| ClientError::Create { message: "it has no queue".to_owned() })?);
+        let topics: Vec<String> = settings.topics.iter().map(|topic| topic.name.clone()).collect();
+        let list = PartitionList::new(topics.iter().map(|topic| (topic.as_str(), -1, 0)))?;
+        // SAFETY: instance and list are valid.
+        check("subscribe", unsafe { sys::rd_kafka_subscribe(native.ptr(), list.ptr()) })?;
+        Ok(Self {
+            queue,
+            native,
+            starts: settings.topics.iter().map(|topic| topic.start).collect(),
+            topics,
+            group: settings.group.clone(),
+            handles: HashMap::new(),
+            assigned: Vec::new(),
+        })
+    }
+
+    /// Names of the topics, by number.
+    #[must_use]
+    pub fn topics(&self) -> &[String] {
+        &self.topics
+    }
+
+    /// What the partitions' positions are about, for errors.
+    #[must_use]
+    pub fn group_subject(&self) -> Subject {
+        Subject::new(Operation::Read, Resource::Group(self.group.clone()))
+    }
+
+    /// What librdkafka complained about since the last look.
+    #[must_use]
+    pub fn take_notice(&self) -> Option<Notice> {
+        self.native.context().take_notice()
+    }
+
+    /// Why the member cannot go on, if so.
+    #[must_use]
+    pub fn fatal(&self) -> Option<ClientError> {
+        self.native.fatal()
+    }
+
+    /// Reads up to `limit` records and serves the group.
+    ///
+    /// Waits up to `wait` for the first record, and then `gather` for more, so that a trickle makes one batch and not many. All
+    /// records are from before the next change of the assignment, which [`Consumer::next_change`] then tells.
+    pub fn poll(&mut self, limit: usize, wait: Duration, gather: Duration) -> Batch {
+        let mut messages = Vec::with_capacity(limit);
+        self.consume(&mut messages, limit, 0);
+        if messages.is_empty() && !self.native.context().has_change() {
+            self.consume(&mut messages, 1, millis(wait));
+            if !messages.is_empty() {
+                self.consume(&mut messages, limit, millis(gather));
+            }
+        }
+        Batch::new(messages, &self.topics, &mut self.handles)
+    }
+
+    fn consume(&self, messages: &mut Vec<*mut sys::rd_kafka_message_t>, limit: usize, timeout: c_int) {
+        let room = limit.saturating_sub(messages.len());
+        messages.reserve(room);
+        let spare = messages.spare_capacity_mut();
+        // SAFETY: there is room for `room` pointers; librdkafka says how many it wrote, and hands over their ownership.
+        unsafe {
+            let count = sys::rd_kafka_consume_batch_queue(self.queue.0.as_ptr(), timeout, spare.as_mut_ptr().cast(), room);
+            messages.set_len(messages.len() + usize::try_from(count).unwrap_or(0));
+        }
+    }
+
+    /// The next change of the assignment. librdkafka waits until it is answered: by [`Consumer::assign`] or
+    /// [`Consumer::unassign`].
+    pub fn next_change(&mut self) -> Option<GroupChange<Partition>> {
+        let number = |partitions: Vec<(String, i32)>| -> Vec<Partition> {
+            partitions
+                .into_iter()
+                .filter_map(|(topic, partition)| Some(Partition::new(self.topic_number(&topic)?, partition)))
+                .collect()
+        };
+        Some(match self.native.context().next_change()? {
+            GroupChange::Assigned(partitions) => GroupChange::Assigned(number(partitions)),
+            GroupChange::Revoked(partitions) => GroupChange::Revoked(number(partitions)),
+            GroupChange::Lost(partitions) => GroupChange::Lost(number(partitions)),
+        })
+    }
+
+    fn topic_number(&self, name: &str) -> Option<u16> {
+        self.topics.iter().position(|topic| topic == name).and_then(|number| u16::try_from(number).ok())
+    }
+
+    fn name(&self, partition: Partition) -> &str {
+        self.topics.get(usize::from(partition.topic)).map_or("", String::as_str)
+    }
+
+    /// The metadata of the assignment just received. To be called at that moment, and kept with it.
+    ///
+    /// # Errors
+    /// Never in a group; the member is in one.
+    pub fn group_metadata(&self) -> Result<GroupMetadata, ClientError> {
+        // SAFETY: the instance is valid; ownership of the result is taken over.
+        NonNull::new(unsafe { sys::rd_kafka_consumer_group_metadata(self.native.ptr()) })
+            .map(GroupMetadata)
+            .ok_or_else(|| ClientError::Create { message: "it is not in a group".to_owned() })
+    }
+
+    /// Where to begin: at the committed position, which is stable (no transaction that could change it is open), or where the
+    /// source's start policy says.
+    ///
+    /// # Errors
+    /// Of class `Retry` while a transaction holds a position undecided.
+    pub fn resolve(&self, partitions: &[Partition], within: Duration) -> Result<Vec<(Partition, Start)>, ClientError> {
+        let list = PartitionList::new(partitions.iter().map(|p| (self.name(*p), p.number, 0)))?;
+        // SAFETY: instance and list are valid.
+        let code = unsafe { sys::rd_kafka_committed(self.native.ptr(), list.ptr(), millis(within)) };
+        check("read the committed positions", code).map_err(|error| error.about(self.group_subject()))?;
+        let mut found = Vec::with_capacity(partitions.len());
+        for (topic, number, offset, code) in list.elements() {
+            check("read the committed positions", code).map_err(|error| error.about(self.group_subject()))?;
+            let Some(topic_number) = self.topic_number(&topic) else { continue };
+            let partition = Partition::new(topic_number, number);
+            let start = if offset >= 0 {
+                Start::Committed(Offset(offset))
+            } else {
+                let (low, high) = self.watermarks(partition, within)?;
+                Start::Chosen(Offset(match self.starts.get(usize::from(topic_number)) {
+                    Some(StartPosition::Latest) => high,
+                    _ => low,
+                }))
+            };
+            found.push((partition, start));
+        }
+        Ok(found)
+    }
+
+    /// First offset of the log, and the one after the last stable record; asks the brokers.
+    ///
+    /// # Errors
+    /// When they do not answer in time.
+    pub fn watermarks(&self, partition: Partition, within: Duration) -> Result<(i64, i64), ClientError> {
+        let name = self.name(partition);
+        let topic = c_string(name)?;
+        let (mut low, mut high) = (0, 0);
+        // SAFETY: the instance is valid, the name terminated, the results are plain numbers.
+        let code = unsafe {
+            sys::rd_kafka_query_watermark_offsets(
+                self.native.ptr(),
+                topic.as_ptr(),
+                partition.number,
+                &raw mut low,
+                &raw mut high,
+                millis(within),
+            )
+        };
+        let subject = Subject::new(Operation::Describe, Resource::Topic(name.to_owned()));
+        check("look up the ends of a partition", code).map_err(|error| error.about(subject))?;
+        Ok((low, high))
+    }
+
+    /// The high watermark as of the last fetch; `None` before the first one. Asks nobody.
+    #[must_use]
+    pub fn cached_high_watermark(&self, partition: Partition) -> Option<i64> {
+        let topic = c_string(self.name(partition)).ok()?;
+        let (mut low, mut high) = (-1, -1);
+        // SAFETY: the instance is valid, the name terminated, the results are plain numbers.
+        let code = unsafe {
+            sys::rd_kafka_get_watermark_offsets(self.native.ptr(), topic.as_ptr(), partition.number, &raw mut low, &raw mut high)
+        };
+        (code == sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR && high >= 0).then_some(high)
+    }
+
+    /// Answers an assignment: read these partitions from here.
+    ///
+    /// # Errors
+    /// When librdkafka does not take the list.
+    pub fn assign(&mut self, positions: &[(Partition, Offset)]) -> Result<(), ClientError> {
+        let list = offset_list(positions, &self.topics)?;
+        // SAFETY: instance and list are valid.
+        check("take the assigned partitions", unsafe { sys::rd_kafka_assign(self.native.ptr(), list.ptr()) })?;
+        self.handles.clear();
+        self.assigned = positions.iter().map(|(partition, _)| *partition).collect();
+        Ok(())
+    }
+
+    /// Answers a revocation, or a loss: nothing is read any more.
+    ///
+    /// # Errors
+    /// When the member is not able to go on.
+    pub fn unassign(&mut self) -> Result<(), ClientError> {
+        self.assigned.clear();
+        self.handles.clear();
+        // SAFETY: the instance is valid; null means "nothing".
+        check("give partitions up", unsafe { sys::rd_kafka_assign(self.native.ptr(), std::ptr::null()) })
+    }
+
+    /// Reads these partitions again from these positions. No record fetched before is delivered after this.
+    ///
+    /// # Errors
+    /// When a partition is not assigned any more.
+    pub fn seek(&mut self, positions: &[(Partition, Offset)], within: Duration) -> Result<(), ClientError> {
+        let list = offset_list(positions, &self.topics)?;
+        // SAFETY: instance and list are valid.
+        let error = unsafe { sys::rd_kafka_seek_partitions(self.native.ptr(), list.ptr(), millis(within)) };
+        check_error("read again", error)?;
+        list.elements().into_iter().try_for_each(|(_, _, _, code)| check("read again", code))
+    }
+
+    /// Stops fetching; the group is still served by [`Consumer::poll`].
+    ///
+    /// # Errors
+    /// When librdkafka does not take the list.
+    pub fn pause(&self) -> Result<(), ClientError> {
+        let list = PartitionList::new(self.assigned.iter().map(|p| (self.name(*p), p.number, 0)))?;
+        // SAFETY: instance and list are valid.
+        check("pause", unsafe { sys::rd_kafka_pause_partitions(self.native.ptr(), list.ptr()) })
+    }
+
+    /// Goes on fetching. Where, is for [`Consumer::seek`] to say.
+    ///
+    /// # Errors
+    /// When librdkafka does not take the list.
+    pub fn resume(&self) -> Result<(), ClientError> {
+        let list = PartitionList::new(self.assigned.iter().map(|p| (self.name(*p), p.number, 0)))?;
+        // SAFETY: instance and list are valid.
+        check("resume", unsafe { sys::rd_kafka_resume_partitions(self.native.ptr(), list.ptr()) })
+    }
+
+    /// Commits positions to the group, without a transaction, and waits for the answer.
+    ///
+    /// # Errors
+    /// Among others when the group has gone on to another generation.
+    pub fn commit(&self, offsets: &[(Partition, Offset)]) -> Result<(), ClientError> {
+        let list = offset_list(offsets, &self.topics)?;
+        // SAFETY: instance and list are valid.
+        let code = unsafe { sys::rd_kafka_commit(self.native.ptr(), list.ptr(), 0) };
+        check("commit the positions", code).map_err(|error| error.about(self.group_subject()))
+    }
+
+    /// Ends the membership.
+    pub fn close(self, leave: Leave) {
+        if leave == Leave::Nothing {
+            return;
+        }
+        self.native.context().close();
+        // Closing alone keeps a static member's partitions for it until the session timeout; unsubscribing does not. The change
+        // that may still wait for an answer gets one here, the next one from the callback.
+        // SAFETY: the instance is valid, and is not used for anything but its destruction after this.
+        unsafe {
+            sys::rd_kafka_assign(self.native.ptr(), std::ptr::null());
+            sys::rd_kafka_unsubscribe(self.native.ptr());
+            sys::rd_kafka_consumer_close(self.native.ptr());
+        }
+    }
+}

@@ -1,0 +1,196 @@
+use std::collections::HashMap;
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr::NonNull;
+
+use fencepost_protocol::{Offset, Partition};
+use rdkafka::bindings as sys;
+use rdkafka::types::RDKafkaErrorCode as Code;
+
+use crate::native::text_of;
+
+/// Something that came in the place of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// Number of the topic, where it is about one.
+    pub topic: Option<u16>,
+    /// Partition, where it is about one.
+    pub partition: Option<Partition>,
+    /// librdkafka's code.
+    pub code: Code,
+    /// librdkafka's text.
+    pub message: String,
+}
+
+/// Records as librdkafka fetched them. Owns them; they are freed with it.
+#[derive(Debug)]
+pub struct Batch {
+    /// Topic numbers and messages, in the order of arrival. Never null.
+    records: Vec<(u16, NonNull<sys::rd_kafka_message_t>)>,
+    ends: Vec<(Partition, Offset)>,
+    troubles: Vec<Trouble>,
+}
+
+// SAFETY: messages may be read and freed on any thread.
+unsafe impl Send for Batch {}
+
+impl Batch {
+    pub(super) fn new(
+        messages: Vec<*mut sys::rd_kafka_message_t>,
+        topics: &[String],
+        handles: &mut HashMap<usize, u16>,
+    ) -> Self {
+        let mut batch = Self { records: Vec::with_capacity(messages.len()), ends: Vec::new(), troubles: Vec::new() };
+        for message in messages.into_iter().filter_map(NonNull::new) {
+            // SAFETY: the message is owned and has not been freed.
+            let raw = unsafe { message.as_ref() };
+            let topic = topic_number(raw.rkt, topics, handles);
+            match (raw.err, topic) {
+                (sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR, Some(topic)) => batch.records.push((topic, message)),
+                (err, topic) => {
+                    let partition = topic.filter(|_| raw.partition >= 0).map(|topic| Partition::new(topic, raw.partition));
+                    match (err, partition) {
+                        (sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR__PARTITION_EOF, Some(partition)) => {
+                            batch.ends.push((partition, Offset(raw.offset)));
+                        }
+                        _ => batch.troubles.push(Trouble {
+                            topic,
+                            partition,
+                            code: err.into(),
+                            // SAFETY: the message is valid, the text lives as long.
+                            message: text_of(unsafe { sys::rd_kafka_message_errstr(message.as_ptr()) }),
+                        }),
+                    }
+                    // SAFETY: owned, and not used after this.
+                    unsafe { sys::rd_kafka_message_destroy(message.as_ptr()) };
+                }
+            }
+        }
+        batch
+    }
+
+    /// Number of records.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// No records.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// The records, in order within each partition.
+    pub fn iter(&self) -> impl Iterator<Item = Message<'_>> {
+        // SAFETY: the messages live as long as the batch.
+        self.records.iter().map(|(topic, message)| Message { topic: *topic, raw: unsafe { message.as_ref() } })
+    }
+
+    /// Partitions whose last stable offset was reached: everything below was delivered, in this batch or before.
+    ///
+    /// The offset is where the next record will be, which may be behind control records. It is the one position that does not
+    /// come from a record. Without it the lag of a transactional topic would never be 0, and retention that deletes a last control
+    /// record would look like loss.
+    #[must_use]
+    pub fn ends(&self) -> &[(Partition, Offset)] {
+        &self.ends
+    }
+
+    /// Errors that came among the records.
+    #[must_use]
+    pub fn troubles(&self) -> &[Trouble] {
+        &self.troubles
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        for (_, message) in &self.records {
+            // SAFETY: owned; nothing borrowed from the batch is left.
+            unsafe { sys::rd_kafka_message_destroy(message.as_ptr()) };
+        }
+    }
+}
+
+fn topic_number(topic: *mut sys::rd_kafka_topic_t, topics: &[String], handles: &mut HashMap<usize, u16>) -> Option<u16> {
+    if topic.is_null() {
+        return None;
+    }
+    if let Some(number) = handles.get(&topic.addr()) {
+        return Some(*number);
+    }
+    // SAFETY: the handle lives as long as the message it came with.
+    let name = text_of(unsafe { sys::rd_kafka_topic_name(topic) });
+    let number = u16::try_from(topics.iter().position(|topic| *topic == name)?).ok()?;
+    handles.insert(topic.addr(), number);
+    Some(number)
+}
+
+/// A record in a [`Batch`].
+#[derive(Clone, Copy, Debug)]
+pub struct Message<'b> {
+    topic: u16,
+    raw: &'b sys::rd_kafka_message_t,
+}
+
+impl<'b> Message<'b> {
+    /// Its partition.
+    #[must_use]
+    pub fn partition(&self) -> Partition {
+        Partition::new(self.topic, self.raw.partition)
+    }
+
+    /// Its offset.
+    #[must_use]
+    pub fn offset(&self) -> Offset {
+        Offset(self.raw.offset)
+    }
+
+    /// Its key.
+    #[must_use]
+    pub fn key(&self) -> Option<&'b [u8]> {
+        bytes(self.raw.key, self.raw.key_len)
+    }
+
+    /// Its value; `None` is a tombstone.
+    #[must_use]
+    pub fn value(&self) -> Option<&'b [u8]> {
+        bytes(self.raw.payload, self.raw.len)
+    }
+
+    /// Its timestamp in Unix milliseconds; -1: none.
+    #[must_use]
+    pub fn timestamp_ms(&self) -> i64 {
+        let mut kind = sys::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
+        // SAFETY: the message is valid.
+        unsafe { sys::rd_kafka_message_timestamp(self.raw, &raw mut kind) }
+    }
+
+    /// Its headers, in order. Decoded by the first call; names that are not UTF-8 are left out.
+    #[must_use]
+    pub fn headers(&self) -> Vec<(&'b str, Option<&'b [u8]>)> {
+        let mut list = std::ptr::null_mut();
+        let mut headers = Vec::new();
+        // SAFETY: the message is valid, and the list belongs to it.
+        if unsafe { sys::rd_kafka_message_headers(self.raw, &raw mut list) }
+            != sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR
+        {
+            return headers;
+        }
+        let (mut name, mut value, mut len): (*const c_char, *const c_void, usize) = (std::ptr::null(), std::ptr::null(), 0);
+        // SAFETY: as above; the call fills all three as long as it says "no error".
+        while unsafe { sys::rd_kafka_header_get_all(list, headers.len(), &raw mut name, &raw mut value, &raw mut len) }
+            == sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR
+        {
+            // SAFETY: names are terminated and live as long as the message.
+            let name = unsafe { CStr::from_ptr(name) }.to_str().unwrap_or("\u{fffd}");
+            headers.push((name, bytes(value, len)));
+        }
+        headers
+    }
+}
+
+fn bytes<'b>(start: *const c_void, len: usize) -> Option<&'b [u8]> {
+    // SAFETY: librdkafka's pointers and lengths belong together, and live as long as the message.
+    (!start.is_null()).then(|| unsafe { std::slice::from_raw_parts(start.cast::<u8>(), len) })
+}
