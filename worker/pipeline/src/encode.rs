@@ -122,7 +122,7 @@ struct ChunkEncoder<'a> {
 
 impl<'a> ChunkEncoder<'a> {
     fn new(layout: &'a SinkLayout, batch: &'a RecordBatch) -> Result<Self, ArrowError> {
-        let columns = batch.columns().iter().map(|c| JsonColumn::new(c)).collect::<Result<Vec<_>, _>>()?;
+        let columns = batch.columns().iter().map(JsonColumn::new).collect::<Result<Vec<_>, _>>()?;
         let timestamps = layout.timestamp.map(|c| milliseconds(batch, c)).transpose()?;
         Ok(Self { layout, columns, timestamps })
     }

@@ -188,7 +188,9 @@ impl<'a> Isolation<'a> {
     }
 
     fn run(&mut self) {
-        let _: ControlFlow<()> = self.range(0, self.records.len());
+        match self.range(0, self.records.len()) {
+            ControlFlow::Continue(()) | ControlFlow::Break(()) => {}
+        }
     }
 
     fn range(&mut self, start: usize, len: usize) -> ControlFlow<()> {

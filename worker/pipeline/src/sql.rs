@@ -1,6 +1,7 @@
 //! From SQL text to optimized logical plans, with every problem at its place in the text.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::ops::ControlFlow;
 
 use datafusion_sql::sqlparser::ast::{ObjectName, Query, Spanned, Visit, Visitor};
@@ -83,14 +84,14 @@ struct Relations {
 }
 
 impl Visitor for Relations {
-    type Break = ();
+    type Break = Infallible;
 
-    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Infallible> {
         self.defined.extend(query.with.iter().flat_map(|w| &w.cte_tables).map(|c| c.alias.name.value.clone()));
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<()> {
+    fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<Infallible> {
         let parts: Vec<&str> = relation.0.iter().filter_map(|p| p.as_ident()).map(|i| i.value.as_str()).collect();
         self.mentioned.push(Relation { name: parts.join("."), position: position(relation.span()) });
         ControlFlow::Continue(())
@@ -108,6 +109,6 @@ pub(crate) fn position(span: Span) -> Option<Position> {
 }
 
 /// Walks over a part of the syntax tree.
-fn walk<V: Visitor<Break = ()>>(node: &impl Visit, visitor: &mut V) {
-    let _: ControlFlow<()> = node.visit(visitor);
+fn walk<V: Visitor<Break = Infallible>>(node: &impl Visit, visitor: &mut V) {
+    let ControlFlow::Continue(()) = node.visit(visitor);
 }

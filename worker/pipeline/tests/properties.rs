@@ -1,5 +1,13 @@
 //! What holds for every input.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
 use std::collections::BTreeMap;
 
 use fencepost_crds::v1alpha1::PipelineSpec;

@@ -6,6 +6,14 @@
 //! - `process source=NAME [now=MS]`: a record per line, as `attributes | value` or just the value. Attributes: `p=` partition,
 //!   `key=`, `ts=`, `h.NAME=` header, `nullheader=NAME`. Values: the text itself, `TOMBSTONE`, or `hex:…`. Offsets count from 0 per partition.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
 

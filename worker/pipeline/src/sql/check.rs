@@ -1,5 +1,6 @@
 //! Refuses what a stream cannot do, before the planner sees it: the planner has no place for it in the text.
 
+use std::convert::Infallible;
 use std::ops::ControlFlow;
 
 use datafusion_sql::sqlparser::ast::{
@@ -149,9 +150,9 @@ impl Checker {
 }
 
 impl Visitor for Checker {
-    type Break = ();
+    type Break = Infallible;
 
-    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Infallible> {
         let span = query.span();
         if let Some(with) = query.with.as_ref().filter(|w| w.recursive) {
             self.refuse(with.with_token.0.span, "recursive queries are not supported");
@@ -172,7 +173,7 @@ impl Visitor for Checker {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<Infallible> {
         let span = select.span();
         self.refuse_if(select.distinct.is_some(), span, "DISTINCT needs state over all rows; not supported");
         self.aggregation(select);
@@ -205,7 +206,7 @@ impl Visitor for Checker {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<()> {
+    fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<Infallible> {
         let plain = match table {
             TableFactor::Table {
                 args: None,
@@ -229,7 +230,7 @@ impl Visitor for Checker {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<Infallible> {
         match expr {
             Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => {
                 self.refuse(expr.span(), "subqueries in expressions are joins, which need keyed state; not supported");

@@ -5,6 +5,7 @@
 //! to the planner, which says that it does not exist.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::ops::ControlFlow;
 
 use datafusion_sql::sqlparser::ast::{
@@ -38,7 +39,7 @@ impl Names {
 
     /// Rewrites the names of the statement.
     pub(crate) fn resolve(&self, statement: &mut Statement) {
-        let _: ControlFlow<()> = VisitMut::visit(&mut statement.query, &mut Resolver(self));
+        let ControlFlow::Continue(()) = VisitMut::visit(&mut statement.query, &mut Resolver(self));
         if statement.kind == super::StatementKind::Insert
             && let Some(name) = self.canonical(&statement.target)
         {
@@ -76,16 +77,16 @@ impl Declarations<'_> {
 }
 
 impl Visitor for Declarations<'_> {
-    type Break = ();
+    type Break = Infallible;
 
-    fn pre_visit_query(&mut self, query: &datafusion_sql::sqlparser::ast::Query) -> ControlFlow<()> {
+    fn pre_visit_query(&mut self, query: &datafusion_sql::sqlparser::ast::Query) -> ControlFlow<Infallible> {
         for cte in query.with.iter().flat_map(|w| &w.cte_tables) {
             self.alias(&cte.alias);
         }
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<Infallible> {
         for item in &select.projection {
             if let SelectItem::ExprWithAlias { alias, .. } = item {
                 self.0.declare(&alias.value);
@@ -94,7 +95,7 @@ impl Visitor for Declarations<'_> {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<()> {
+    fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<Infallible> {
         if let TableFactor::Table { alias: Some(alias), .. } | TableFactor::Derived { alias: Some(alias), .. } = table {
             self.alias(alias);
         }
@@ -105,9 +106,9 @@ impl Visitor for Declarations<'_> {
 struct Resolver<'a>(&'a Names);
 
 impl VisitorMut for Resolver<'_> {
-    type Break = ();
+    type Break = Infallible;
 
-    fn pre_visit_relation(&mut self, relation: &mut ObjectName) -> ControlFlow<()> {
+    fn pre_visit_relation(&mut self, relation: &mut ObjectName) -> ControlFlow<Infallible> {
         for part in &mut relation.0 {
             if let ObjectNamePart::Identifier(ident) = part {
                 self.0.resolve_ident(ident);
@@ -116,14 +117,14 @@ impl VisitorMut for Resolver<'_> {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Infallible> {
         for item in &mut select.projection {
             name_field_access(item);
         }
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Infallible> {
         match expr {
             Expr::Identifier(ident) => self.0.resolve_ident(ident),
             Expr::CompoundIdentifier(idents) => {
@@ -179,8 +180,8 @@ fn name_field_access(item: &mut SelectItem) {
 fn mentions(node: &impl datafusion_sql::sqlparser::ast::Visit, wanted: &str) -> bool {
     struct Find<'a>(&'a str, bool);
     impl Visitor for Find<'_> {
-        type Break = ();
-        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        type Break = Infallible;
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<Infallible> {
             match expr {
                 Expr::Identifier(i) if i.value == self.0 => self.1 = true,
                 Expr::CompoundIdentifier(is) if is.iter().any(|i| i.value == self.0) => self.1 = true,

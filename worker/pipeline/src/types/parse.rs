@@ -237,8 +237,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused(text in ".{0,80}") {
-            let _ = parse(&text);
+        fn any_text_is_read_or_refused(text in ".{0,80}|((ARRAY<|STRUCT<|INT|STRING|a |\"b\" |,|>|DECIMAL\\(5, 2\\)){1,8})") {
+            if let Ok(parsed) = parse(&text) {
+                prop_assert_eq!(parse(&parsed.to_string()).unwrap(), parsed);
+            }
         }
     }
 }
