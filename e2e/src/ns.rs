@@ -11,10 +11,12 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use nix::sched::{CloneFlags, setns};
 
 use crate::command;
+use crate::wait::{self, Deadline};
 
 /// A namespace could not be made, found or entered.
 #[derive(Debug, thiserror::Error)]
@@ -157,14 +159,19 @@ impl Namespace {
     /// # Errors
     /// When it does not exist, may not be entered, or the process has threads already.
     pub fn enter(&self) -> Result<(), Error> {
-        let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
-        if threads > 1 {
-            return Err(Error::TooLate { name: self.name.clone(), threads });
-        }
+        // A thread that was joined is still to be seen for a moment.
+        let only_this = || Ok::<_, Error>((threads() <= 1).then_some(()));
+        let alone = wait::until(Deadline::after(Duration::from_secs(1)), only_this)?;
+        alone.ok_or_else(|| Error::TooLate { name: self.name.clone(), threads: threads() })?;
         let namespace = self.open()?;
         setns(namespace.as_fd(), CloneFlags::CLONE_NEWNET)
             .map_err(|source| Error::Enter { name: self.name.clone(), source })
     }
+}
+
+/// How many threads this process has.
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
 }
 
 /// Every named network namespace of the machine.
