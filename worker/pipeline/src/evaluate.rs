@@ -7,16 +7,20 @@ use arrow::compute::{filter, filter_record_batch};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use datafusion_common::tree_node::{Transformed, TreeNode};
-use datafusion_common::{DFSchema, DataFusionError};
+use datafusion_common::{DFSchema, DataFusionError, ScalarValue};
 use datafusion_expr::Expr;
+use datafusion_expr::Operator::Minus;
 use datafusion_expr::execution_props::ExecutionProps;
 use datafusion_expr::physical_planning_context::PhysicalPlanningContext;
-use datafusion_physical_expr::expressions::BinaryExpr;
+use datafusion_physical_expr::expressions::{BinaryExpr, Literal, NegativeExpr};
 use datafusion_physical_expr::{PhysicalExpr, create_physical_expr};
 
 use crate::clock::{self, Clock};
 use crate::compile::{Graph, StreamOperator};
 use crate::sql;
+
+/// Bytes of an expression that an error shows.
+const MAX_TEXT: usize = 120;
 
 /// Rows on their way through the graph.
 #[derive(Clone, Debug)]
@@ -28,7 +32,7 @@ pub(crate) struct Rows {
 
 /// An expression that failed on a batch.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{expression}`: {message}")]
+#[error("{message}, in `{expression}`")]
 pub(crate) struct EvaluateError {
     expression: String,
     message: String,
@@ -168,14 +172,23 @@ fn expression(expr: &Expr, input: &DFSchema, clock: &Clock) -> Result<Expression
         Expr::Alias(alias) => sql::text(&alias.expr),
         other => sql::text(other),
     };
+    let text = fencepost_crds::conditions::clamp(&text, MAX_TEXT);
     let bound = clock::bind(expr.clone(), clock)?;
     let physical = create_physical_expr(&bound, input, &ExecutionProps::new(), &PhysicalPlanningContext::default())?;
-    // Integer arithmetic would wrap around. A wrong sum is worse than none.
-    let checked = physical.transform(|e| match e.downcast_ref::<BinaryExpr>() {
-        Some(binary) => {
-            Ok(Transformed::yes(Arc::new(binary.clone().with_fail_on_overflow(true)) as Arc<dyn PhysicalExpr>))
-        }
-        None => Ok(Transformed::no(e)),
+    // Integer arithmetic would wrap around. A wrong number is worse than none.
+    let checked = physical.transform(|e| {
+        let checked: Arc<dyn PhysicalExpr> = if let Some(binary) = e.downcast_ref::<BinaryExpr>() {
+            Arc::new(binary.clone().with_fail_on_overflow(true))
+        } else if let Some(negated) = e.downcast_ref::<NegativeExpr>()
+            && let data_type = negated.data_type(input.as_arrow())?
+            && data_type.is_signed_integer()
+        {
+            let zero = Arc::new(Literal::new(ScalarValue::new_zero(&data_type)?));
+            Arc::new(BinaryExpr::new(zero, Minus, Arc::clone(negated.arg())).with_fail_on_overflow(true))
+        } else {
+            return Ok(Transformed::no(e));
+        };
+        Ok(Transformed::yes(checked))
     })?;
     Ok(Expression { physical: checked.data, text })
 }

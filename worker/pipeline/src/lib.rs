@@ -8,6 +8,31 @@
 //! processing thread: it decodes borrowed Kafka records into Arrow columns, evaluates the statements and encodes the rows for
 //! the sinks. It has no clock and does no I/O.
 //!
+//! ```
+//! use fencepost_pipeline::{RawRecord, SourceId, plan};
+//!
+//! let spec = serde_json::from_str(
+//!     r#"{
+//!         "sources": [{"name": "s", "kafka": {"topic": "in", "format": {"json": {}}}, "columns": [{"name": "a", "type": "BIGINT"}]}],
+//!         "sql": "INSERT INTO t SELECT a + 1 AS b FROM s",
+//!         "sinks": [{"name": "t", "kafka": {"topic": "out", "format": {"json": {}}}}]
+//!     }"#,
+//! )?;
+//! let plan = plan(&spec).map_err(|violations| format!("{violations:?}"))?;
+//! let mut pipeline = plan.instantiate()?;
+//! let record = RawRecord {
+//!     partition: 0,
+//!     offset: 7,
+//!     timestamp_ms: -1,
+//!     key: None,
+//!     value: Some(br#"{"a": 41}"#),
+//!     headers: Vec::new(),
+//! };
+//! let processed = pipeline.process(SourceId(0), &[record], 0)?;
+//! assert_eq!(processed.outputs[0].value(0), Some(br#"{"b":42}"#.as_slice()));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! | module | from | to |
 //! |---|---|---|
 //! | `sql` | text | optimized logical plans, by DataFusion |

@@ -241,7 +241,8 @@ impl<'a> Isolation<'a> {
     }
 }
 
-fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
+/// What a panic said.
+pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()
         .copied()

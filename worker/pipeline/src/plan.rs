@@ -1,6 +1,7 @@
 //! Checks a pipeline and turns it into something that can be instantiated, or says everything that is wrong with it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema};
@@ -13,7 +14,7 @@ use crate::compile::{self, Graph};
 use crate::decode::{ColumnSource, DecodedColumn, Decoder, MetadataKind};
 use crate::encode::SinkLayout;
 use crate::evaluate::Evaluator;
-use crate::pipeline::{Pipeline, ProcessError, SourcePipeline};
+use crate::pipeline::{Pipeline, ProcessError, SourcePipeline, panic_message};
 use crate::sql::catalog::{Catalog, Table, TableKind};
 use crate::sql::functions::Functions;
 use crate::sql::names::Names;
@@ -80,6 +81,14 @@ pub struct Plan {
 /// Everything that keeps it from running, each with the field of the spec, and for SQL with line and column. Problems that only
 /// follow from others are left out.
 pub fn plan(spec: &PipelineSpec) -> Result<Plan, Vec<Violation>> {
+    // Constants are evaluated while planning, by functions that are not ours. An answer is better than a dead planner.
+    catch_unwind(|| plan_inner(spec)).unwrap_or_else(|panic| {
+        let message = format!("a function panicked on constants: {}", panic_message(&*panic));
+        Err(vec![sql_violation(Reason::UnsupportedSql, None, message)])
+    })
+}
+
+fn plan_inner(spec: &PipelineSpec) -> Result<Plan, Vec<Violation>> {
     let (columns, mut violations) = declared_columns(&spec.sources);
     violations.extend(check_table_names(spec));
     let mut statements = match sql::read(&spec.sql) {
@@ -209,7 +218,15 @@ fn check_table_names(spec: &PipelineSpec) -> Vec<Violation> {
             violations.push(violation(Reason::DuplicateName, &field, message));
         }
     }
+    let mut topics = BTreeMap::new();
     for (i, source) in spec.sources.iter().enumerate() {
+        if let Some(other) = topics.insert(&source.kafka.topic, &source.name) {
+            let message = format!(
+                "the source `{other}` reads the topic `{}` already; a topic has one position, so declare all columns there",
+                source.kafka.topic
+            );
+            violations.push(violation(Reason::DuplicateTopic, &format!("sources[{i}].kafka.topic"), message));
+        }
         if (source.on_bad_record == OnBadRecord::DeadLetter) != source.dead_letter_topic.is_some() {
             let message = "deadLetterTopic is required with onBadRecord: DeadLetter, and only then".to_owned();
             violations.push(violation(Reason::InvalidSql, &format!("sources[{i}].deadLetterTopic"), message));

@@ -14,6 +14,7 @@ mod dialect;
 mod errors;
 pub(crate) use errors::describe;
 pub(crate) mod functions;
+mod guard;
 mod locate;
 pub(crate) mod names;
 mod parse;

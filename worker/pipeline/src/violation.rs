@@ -24,6 +24,8 @@ pub enum Reason {
     BadColumnType,
     /// Two things have the same name.
     DuplicateName,
+    /// Two sources read one topic.
+    DuplicateTopic,
     /// `INSERT INTO` something that is not a sink.
     UnknownSink,
     /// A sink that no `INSERT INTO` writes.

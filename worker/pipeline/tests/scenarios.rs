@@ -159,11 +159,11 @@ fn print(processed: &Processed, given: usize) -> String {
 }
 
 fn print_record(batch: &OutputBatch, row: usize) -> String {
-    let text = |bytes: Option<&[u8]>, absent: &str| {
-        bytes.map_or_else(
-            || absent.to_owned(),
-            |b| String::from_utf8(b.to_vec()).unwrap_or_else(|_| format!("hex:{}", hex::encode(b))),
-        )
+    let text = |bytes: Option<&[u8]>, absent: &str| match bytes.map(|b| (b, std::str::from_utf8(b))) {
+        None => absent.to_owned(),
+        Some((_, Ok(text))) if text.chars().any(char::is_control) => format!("{text:?}"),
+        Some((_, Ok(text))) => text.to_owned(),
+        Some((bytes, Err(_))) => format!("hex:{}", hex::encode(bytes)),
     };
     let mut out = String::new();
     if batch.key(row).is_some() {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use datafusion_expr::planner::ExprPlanner;
 use datafusion_expr::{HigherOrderUDF, ScalarUDF};
 
+use super::guard;
 use crate::clock::{self, Clock};
 
 /// What a function needs.
@@ -116,7 +117,7 @@ impl Functions {
             .into_iter()
             .chain(datafusion_functions_nested::all_default_nested_functions())
             .chain(clock::functions(&Clock::default()));
-        for function in all {
+        for function in all.map(guard::bounded) {
             for alias in function.aliases() {
                 scalar.insert(alias.clone(), Arc::clone(&function));
             }
