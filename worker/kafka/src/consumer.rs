@@ -25,7 +25,9 @@ use fencepost_protocol::{Offset, Partition};
 use rdkafka::bindings as sys;
 
 use crate::error::{Operation, Resource, Subject};
-use crate::native::{ClientError, GroupChange, Kind, Native, Notice, PartitionList, c_string, check, check_error, millis};
+use crate::native::{
+    ClientError, GroupChange, Kind, Native, Notice, PartitionList, c_string, check, check_error, millis,
+};
 use crate::producer::offset_list;
 
 pub use batch::{Batch, Message, Trouble};
@@ -162,7 +164,8 @@ impl Consumer {
         let spare = messages.spare_capacity_mut();
         // SAFETY: there is room for `room` pointers; librdkafka says how many it wrote, and hands over their ownership.
         unsafe {
-            let count = sys::rd_kafka_consume_batch_queue(self.queue.0.as_ptr(), timeout, spare.as_mut_ptr().cast(), room);
+            let count =
+                sys::rd_kafka_consume_batch_queue(self.queue.0.as_ptr(), timeout, spare.as_mut_ptr().cast(), room);
             messages.set_len(messages.len() + usize::try_from(count).unwrap_or(0));
         }
     }
@@ -262,7 +265,13 @@ impl Consumer {
         let (mut low, mut high) = (-1, -1);
         // SAFETY: the instance is valid, the name terminated, the results are plain numbers.
         let code = unsafe {
-            sys::rd_kafka_get_watermark_offsets(self.native.ptr(), topic.as_ptr(), partition.number, &raw mut low, &raw mut high)
+            sys::rd_kafka_get_watermark_offsets(
+                self.native.ptr(),
+                topic.as_ptr(),
+                partition.number,
+                &raw mut low,
+                &raw mut high,
+            )
         };
         (code == sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR && high >= 0).then_some(high)
     }

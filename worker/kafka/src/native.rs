@@ -49,7 +49,10 @@ impl Native {
         // SAFETY: the configuration is valid; callbacks have the signatures that librdkafka documents; the opaque pointer is
         // the boxed context, which outlives the instance because `Drop` destroys the instance first.
         let rk = unsafe {
-            sys::rd_kafka_conf_set_opaque(conf.0.as_ptr(), std::ptr::from_ref::<Context>(&context).cast_mut().cast::<c_void>());
+            sys::rd_kafka_conf_set_opaque(
+                conf.0.as_ptr(),
+                std::ptr::from_ref::<Context>(&context).cast_mut().cast::<c_void>(),
+            );
             sys::rd_kafka_conf_set_log_cb(conf.0.as_ptr(), Some(context::on_log));
             sys::rd_kafka_conf_set_error_cb(conf.0.as_ptr(), Some(context::on_error));
             let rk_type = match kind {

@@ -243,7 +243,8 @@ impl Producer {
         let (topic, partitions) = self.topic(records.topic(), within)?;
         let keyless = self.sticky.next(partitions);
         let partition = |row: usize| records.key(row).map_or(keyless, |key| partition_of(key, partitions));
-        let plain = (0..records.len()).all(|row| records.timestamp(row).is_none() && records.headers(row).next().is_none());
+        let plain =
+            (0..records.len()).all(|row| records.timestamp(row).is_none() && records.headers(row).next().is_none());
         if plain {
             let mut rows = 0..records.len();
             while !rows.is_empty() {
@@ -289,7 +290,8 @@ impl Producer {
         deadline: Instant,
     ) -> Result<(), ClientError> {
         use sys::rd_kafka_vtype_t as v;
-        let bytes = |part: Option<&[u8]>| part.map_or((std::ptr::null(), 0), |p| (p.as_ptr().cast::<c_void>(), p.len()));
+        let bytes =
+            |part: Option<&[u8]>| part.map_or((std::ptr::null(), 0), |p| (p.as_ptr().cast::<c_void>(), p.len()));
         let (value, value_len) = bytes(records.value(row));
         let (key, key_len) = bytes(records.key(row));
         loop {
@@ -363,7 +365,8 @@ impl Producer {
             None => self.open_topic(name)?,
         };
         // Kept before anything can fail, so that it is destroyed in any case.
-        let topic = self.topics.entry(name.to_owned()).or_insert(Topic { handle, partitions: 0, known_at: Instant::now() });
+        let topic =
+            self.topics.entry(name.to_owned()).or_insert(Topic { handle, partitions: 0, known_at: Instant::now() });
         match partition_count(&self.native, handle, name, within) {
             Ok(partitions) => {
                 *topic = Topic { handle, partitions, known_at: Instant::now() };
@@ -473,7 +476,13 @@ impl Headers {
             let len = |len: usize| isize::try_from(len).unwrap_or(isize::MAX);
             // SAFETY: pointers and lengths belong together; librdkafka copies both.
             let code = unsafe {
-                sys::rd_kafka_header_add(list.0.as_ptr(), name.as_ptr().cast(), len(name.len()), bytes, len(value.map_or(0, <[u8]>::len)))
+                sys::rd_kafka_header_add(
+                    list.0.as_ptr(),
+                    name.as_ptr().cast(),
+                    len(name.len()),
+                    bytes,
+                    len(value.map_or(0, <[u8]>::len)),
+                )
             };
             check("add a header", code)?;
         }

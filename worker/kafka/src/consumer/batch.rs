@@ -45,9 +45,12 @@ impl Batch {
             let raw = unsafe { message.as_ref() };
             let topic = topic_number(raw.rkt, topics, handles);
             match (raw.err, topic) {
-                (sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR, Some(topic)) => batch.records.push((topic, message)),
+                (sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR, Some(topic)) => {
+                    batch.records.push((topic, message))
+                }
                 (err, topic) => {
-                    let partition = topic.filter(|_| raw.partition >= 0).map(|topic| Partition::new(topic, raw.partition));
+                    let partition =
+                        topic.filter(|_| raw.partition >= 0).map(|topic| Partition::new(topic, raw.partition));
                     match (err, partition) {
                         (sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR__PARTITION_EOF, Some(partition)) => {
                             batch.ends.push((partition, Offset(raw.offset)));
@@ -112,7 +115,11 @@ impl Drop for Batch {
     }
 }
 
-fn topic_number(topic: *mut sys::rd_kafka_topic_t, topics: &[String], handles: &mut HashMap<usize, u16>) -> Option<u16> {
+fn topic_number(
+    topic: *mut sys::rd_kafka_topic_t,
+    topics: &[String],
+    handles: &mut HashMap<usize, u16>,
+) -> Option<u16> {
     if topic.is_null() {
         return None;
     }
@@ -177,7 +184,8 @@ impl<'b> Message<'b> {
         {
             return headers;
         }
-        let (mut name, mut value, mut len): (*const c_char, *const c_void, usize) = (std::ptr::null(), std::ptr::null(), 0);
+        let (mut name, mut value, mut len): (*const c_char, *const c_void, usize) =
+            (std::ptr::null(), std::ptr::null(), 0);
         // SAFETY: as above; the call fills all three as long as it says "no error".
         while unsafe { sys::rd_kafka_header_get_all(list, headers.len(), &raw mut name, &raw mut value, &raw mut len) }
             == sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR

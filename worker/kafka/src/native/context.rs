@@ -86,7 +86,12 @@ unsafe fn context<'a>(opaque: *mut c_void) -> &'a Context {
     unsafe { &*opaque.cast_const().cast::<Context>() }
 }
 
-pub(super) unsafe extern "C" fn on_log(_: *const sys::rd_kafka_t, level: c_int, facility: *const c_char, text: *const c_char) {
+pub(super) unsafe extern "C" fn on_log(
+    _: *const sys::rd_kafka_t,
+    level: c_int,
+    facility: *const c_char,
+    text: *const c_char,
+) {
     let (facility, text) = (text_of(facility), text_of(text));
     match level {
         // Connections come and go; what it means for the job is reported where the job notices it.
@@ -96,7 +101,12 @@ pub(super) unsafe extern "C" fn on_log(_: *const sys::rd_kafka_t, level: c_int, 
     }
 }
 
-pub(super) unsafe extern "C" fn on_error(_: *mut sys::rd_kafka_t, code: c_int, text: *const c_char, opaque: *mut c_void) {
+pub(super) unsafe extern "C" fn on_error(
+    _: *mut sys::rd_kafka_t,
+    code: c_int,
+    text: *const c_char,
+    opaque: *mut c_void,
+) {
     // SAFETY: the opaque pointer was set together with this callback.
     let context = unsafe { context(opaque) };
     let new = Notice { code: code_of(code), message: text_of(text) };
@@ -107,7 +117,11 @@ pub(super) unsafe extern "C" fn on_error(_: *mut sys::rd_kafka_t, code: c_int, t
     }
 }
 
-pub(super) unsafe extern "C" fn on_delivery(_: *mut sys::rd_kafka_t, message: *const sys::rd_kafka_message_t, opaque: *mut c_void) {
+pub(super) unsafe extern "C" fn on_delivery(
+    _: *mut sys::rd_kafka_t,
+    message: *const sys::rd_kafka_message_t,
+    opaque: *mut c_void,
+) {
     // SAFETY: librdkafka hands over a valid message for the time of the call.
     let message = unsafe { &*message };
     if message.err == sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR {

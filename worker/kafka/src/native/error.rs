@@ -96,7 +96,9 @@ impl ClientError {
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Call { code, flags, .. } => class_with_flags(*code, *flags),
-            Self::Property { .. } | Self::Create { .. } | Self::Name { .. } | Self::UnknownPosition { .. } => ErrorClass::Fatal,
+            Self::Property { .. } | Self::Create { .. } | Self::Name { .. } | Self::UnknownPosition { .. } => {
+                ErrorClass::Fatal
+            }
         }
     }
 

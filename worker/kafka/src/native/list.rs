@@ -10,9 +10,7 @@ use super::{ClientError, c_string, text_of};
 pub(crate) struct PartitionList(NonNull<sys::rd_kafka_topic_partition_list_t>);
 
 impl PartitionList {
-    pub(crate) fn new<'t>(
-        partitions: impl ExactSizeIterator<Item = (&'t str, i32, i64)>,
-    ) -> Result<Self, ClientError> {
+    pub(crate) fn new<'t>(partitions: impl ExactSizeIterator<Item = (&'t str, i32, i64)>) -> Result<Self, ClientError> {
         let size = c_int::try_from(partitions.len()).unwrap_or(c_int::MAX);
         // SAFETY: no preconditions.
         let list = NonNull::new(unsafe { sys::rd_kafka_topic_partition_list_new(size) })

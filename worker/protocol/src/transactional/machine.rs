@@ -106,6 +106,12 @@ impl Machine {
         matches!(self.state, State::Idle | State::Open) && self.goal.is_none()
     }
 
+    /// Whether a commit would have something to do.
+    #[must_use]
+    pub fn has_uncommitted(&self) -> bool {
+        self.state.is_in_transaction() || self.positions.has_uncommitted()
+    }
+
     /// Whether the partition is ours.
     #[must_use]
     pub fn owns(&self, partition: Partition) -> bool {
@@ -355,7 +361,9 @@ impl Machine {
             (Call::Abort, _) => Effect::Abort,
             (Call::SendOffsets, Some(token)) => Effect::SendOffsets(token, self.staged.clone()),
             // All of it may have been lost meanwhile.
-            (Call::CommitOffsets, Some(token)) if !self.staged.is_empty() => Effect::CommitOffsets(token, self.staged.clone()),
+            (Call::CommitOffsets, Some(token)) if !self.staged.is_empty() => {
+                Effect::CommitOffsets(token, self.staged.clone())
+            }
             // Part of the outputs may have been taken, so they are not handed over twice; the rest waits longer.
             _ => return false,
         };

@@ -79,6 +79,13 @@ impl Positions {
             .collect()
     }
 
+    pub(super) fn has_uncommitted(&self) -> bool {
+        self.0.values().any(|position| match position {
+            Position::Known { committed, next, pinned, .. } => *pinned || next != committed,
+            Position::New | Position::Doubtful => false,
+        })
+    }
+
     /// The group has these now.
     pub(super) fn commit(&mut self, staged: &[(Partition, Offset)]) {
         for (partition, offset) in staged {
@@ -165,7 +172,9 @@ impl Positions {
     /// The last committed position of each partition, where it is known to be in the group.
     pub(super) fn committed(&self) -> impl Iterator<Item = (Partition, Option<Offset>, Option<Offset>)> + '_ {
         self.0.iter().map(|(partition, position)| match position {
-            Position::Known { committed, next, pinned, .. } => (*partition, (!pinned).then_some(*committed), Some(*next)),
+            Position::Known { committed, next, pinned, .. } => {
+                (*partition, (!pinned).then_some(*committed), Some(*next))
+            }
             Position::New | Position::Doubtful => (*partition, None, None),
         })
     }

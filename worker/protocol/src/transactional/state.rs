@@ -49,7 +49,8 @@ impl State {
     #[must_use]
     pub const fn next(self) -> &'static [Self] {
         use State::{
-            Aborting, Beginning, Closed, Committing, Flushing, Idle, Open, Opening, Producing, Resolving, SendingOffsets, Waiting,
+            Aborting, Beginning, Closed, Committing, Flushing, Idle, Open, Opening, Producing, Resolving,
+            SendingOffsets, Waiting,
         };
         match self {
             Closed => &[Opening],

@@ -93,7 +93,8 @@ impl Worker {
             let end = (*position + limit).min(RECORDS);
             if *position < end {
                 consumed.push((*partition, Offset(*position), Offset(end)));
-                outputs.extend((*position..end).map(|offset| (*partition, offset)).filter(|record| !is_filtered(*record)));
+                outputs
+                    .extend((*position..end).map(|offset| (*partition, offset)).filter(|record| !is_filtered(*record)));
                 *position = end;
             }
         }
@@ -179,7 +180,8 @@ impl Worker {
         let epoch = self.epoch.ok_or(Class::Recreate);
         match effect {
             Effect::OpenProducer => {
-                self.epoch = Some(if self.mode == Mode::ExactlyOnce { broker.init(self.id, self.incarnation) } else { 0 });
+                self.epoch =
+                    Some(if self.mode == Mode::ExactlyOnce { broker.init(self.id, self.incarnation) } else { 0 });
             }
             Effect::Resolve(partitions) => {
                 let found: Result<Vec<_>, Class> = partitions
@@ -227,7 +229,12 @@ impl Worker {
         Ok(Event::Done(effect.call().unwrap()))
     }
 
-    fn check_ownership(&self, token: Token, offsets: &[(Partition, Offset)], broker: &Broker) -> BTreeMap<Partition, i64> {
+    fn check_ownership(
+        &self,
+        token: Token,
+        offsets: &[(Partition, Offset)],
+        broker: &Broker,
+    ) -> BTreeMap<Partition, i64> {
         let membership = &broker.tokens[&token];
         assert_eq!(membership.incarnation, self.incarnation, "metadata of someone else");
         assert!(!offsets.is_empty(), "an empty commit is no proof of anything");

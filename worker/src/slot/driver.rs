@@ -1,0 +1,466 @@
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use fencepost_crds::contract::{PartitionStatus, WorkerError};
+use fencepost_kafka::consumer::{Consumer, GroupMetadata, Leave};
+use fencepost_kafka::error::{ErrorClass, Operation, Resource, Subject, chain};
+use fencepost_kafka::producer::Producer;
+use fencepost_kafka::{ClientError, GroupChange};
+use fencepost_pipeline::{OutputBatch, Pipeline, SourceId};
+use fencepost_protocol::transactional::{Effect, Event, Exit, Machine, State};
+use fencepost_protocol::{Offset, Partition, Token};
+use tracing::{debug, info, warn};
+
+use super::backoff::Backoff;
+use super::fencing::Fencing;
+use super::observe::{Observation, Outcome, RebalanceKind};
+use super::stats::ErrorKey;
+use super::{Clock, Observer, Shutdown, SlotConfig, SlotExit, SlotStats};
+
+mod calls;
+
+/// Longest time in a poll: how late a drain, or a rebalance with nothing to do, may be noticed.
+const IDLE_WAIT: Duration = Duration::from_millis(100);
+/// How often the status is brought up to date while nothing is committed.
+const STATUS_INTERVAL: Duration = Duration::from_millis(500);
+
+/// What the open transaction holds, for metrics.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct OpenTransaction {
+    pub(super) since: Option<Duration>,
+    pub(super) ending_since: Option<Duration>,
+    pub(super) records_out: u64,
+    pub(super) bytes_out: u64,
+}
+
+/// Does what the machine says.
+pub(super) struct Driver<'s> {
+    pub(super) config: &'s SlotConfig,
+    pub(super) pipeline: Pipeline,
+    shutdown: &'s Shutdown,
+    pub(super) stats: &'s SlotStats,
+    observer: &'s dyn Observer,
+    pub(super) clock: &'s dyn Clock,
+    pub(super) machine: Machine,
+    pub(super) producer: Option<Producer>,
+    pub(super) consumer: Option<Consumer>,
+    fencing: Option<Fencing>,
+    /// Metadata by the assignment it was captured with.
+    metadata: BTreeMap<Token, GroupMetadata>,
+    pub(super) token: Option<Token>,
+    /// Sources of each topic.
+    pub(super) sources: Vec<Vec<SourceId>>,
+    /// Outputs of the batch just processed.
+    pub(super) held: Vec<OutputBatch>,
+    pub(super) open: OpenTransaction,
+    /// Last stable offsets that were reached.
+    pub(super) ends: BTreeMap<Partition, Offset>,
+    /// Partitions whose position is not in the log, and when to look again.
+    pub(super) out_of_range: BTreeMap<Partition, Duration>,
+    /// The record that the machine stops at, and why.
+    pub(super) bad: Option<String>,
+    /// Things to tell the machine once all effects are done.
+    inbox: VecDeque<Event>,
+    backoff: Backoff,
+    waiting_until: Option<Duration>,
+    next_tick: Duration,
+    next_status: Duration,
+    draining_since: Option<Duration>,
+    exit: Option<SlotExit>,
+    fenced_by: Option<String>,
+}
+
+impl<'s> Driver<'s> {
+    pub(super) fn new(
+        config: &'s SlotConfig,
+        pipeline: Pipeline,
+        shutdown: &'s Shutdown,
+        stats: &'s SlotStats,
+        observer: &'s dyn Observer,
+        clock: &'s dyn Clock,
+    ) -> Self {
+        let fencing = config.producer().transactional_id.and_then(|id| Fencing::new(config.connection.clone(), id));
+        Self {
+            config,
+            pipeline,
+            shutdown,
+            stats,
+            observer,
+            clock,
+            machine: Machine::new(config.mode()),
+            producer: None,
+            consumer: None,
+            fencing,
+            metadata: BTreeMap::new(),
+            token: None,
+            sources: config.topics().into_iter().map(|(_, sources)| sources).collect(),
+            held: Vec::new(),
+            open: OpenTransaction::default(),
+            ends: BTreeMap::new(),
+            out_of_range: BTreeMap::new(),
+            bad: None,
+            inbox: VecDeque::new(),
+            backoff: Backoff::new(),
+            waiting_until: None,
+            next_tick: Duration::ZERO,
+            next_status: Duration::ZERO,
+            draining_since: None,
+            exit: None,
+            fenced_by: None,
+        }
+    }
+
+    pub(super) fn run(mut self) -> SlotExit {
+        let id = config_id(self.config);
+        self.stats.update(|status| status.transactional_id = id);
+        self.tell(Event::Start);
+        let exit = loop {
+            if let Some(exit) = self.exit.take() {
+                break exit;
+            }
+            self.stats.turn(self.clock.now());
+            self.turn();
+        };
+        self.stats.left();
+        self.publish();
+        info!(slot = self.config.slot, %exit, "slot ended");
+        exit
+    }
+
+    /// One round: serve drain, time and group; read and process what is there.
+    fn turn(&mut self) {
+        let now = self.clock.now();
+        if self.drain_is_overdue(now) {
+            self.exit = Some(SlotExit::DrainTimeout);
+            return;
+        }
+        if self.machine.state() == State::Waiting {
+            self.wait_out(now);
+            return;
+        }
+        let until_tick = self.next_tick.saturating_sub(now);
+        let wait = if self.machine.has_uncommitted() { until_tick.min(IDLE_WAIT) } else { IDLE_WAIT };
+        self.read(wait, until_tick);
+        self.serve_group();
+        let now = self.clock.now();
+        if now >= self.next_tick {
+            self.next_tick = now + self.config.commit_interval;
+            self.tell(Event::Tick);
+        }
+        self.look_again(now);
+        if now >= self.next_status {
+            self.publish();
+        }
+    }
+
+    fn drain_is_overdue(&mut self, now: Duration) -> bool {
+        if !self.shutdown.is_draining() {
+            return false;
+        }
+        if self.draining_since.is_none() {
+            info!(slot = self.config.slot, "finishing: asked to stop");
+            self.draining_since = Some(now);
+            self.tell(Event::Drain);
+        }
+        self.exit.is_none()
+            && self.draining_since.is_some_and(|since| now.saturating_sub(since) > self.config.drain_timeout)
+    }
+
+    /// A failure is waited out. The group is served, so that it does not take us for dead.
+    fn wait_out(&mut self, now: Duration) {
+        let until = *self.waiting_until.get_or_insert(now);
+        let left = until.saturating_sub(now).min(IDLE_WAIT);
+        if self.consumer.is_some() {
+            self.read(left, Duration::ZERO);
+            self.serve_group();
+        } else {
+            self.shutdown.wait(left);
+        }
+        self.publish();
+        if self.machine.state() == State::Waiting && self.clock.now() >= until {
+            self.waiting_until = None;
+            if let Some(consumer) = &self.consumer
+                && let Err(error) = consumer.resume()
+            {
+                debug!(slot = self.config.slot, error = chain(&error), "cannot resume");
+            }
+            self.tell(Event::BackoffOver);
+        }
+    }
+
+    fn serve_group(&mut self) {
+        while let Some(change) = self.consumer.as_mut().and_then(Consumer::next_change) {
+            let slot = self.config.slot;
+            match change {
+                GroupChange::Assigned(partitions) => {
+                    info!(slot, partitions = partitions.len(), "partitions assigned");
+                    self.observe(Observation::Rebalance(RebalanceKind::Assigned));
+                    self.assigned(partitions);
+                }
+                GroupChange::Revoked(partitions) => {
+                    info!(slot, partitions = partitions.len(), "partitions revoked");
+                    self.observe(Observation::Rebalance(RebalanceKind::Revoked));
+                    self.tell(Event::Revoked(partitions));
+                }
+                GroupChange::Lost(partitions) => {
+                    warn!(slot, partitions = partitions.len(), "partitions lost");
+                    self.observe(Observation::Rebalance(RebalanceKind::Lost));
+                    self.tell(Event::Lost(partitions));
+                }
+            }
+        }
+    }
+
+    fn assigned(&mut self, partitions: Vec<Partition>) {
+        let Some(metadata) = self.consumer.as_ref().and_then(|consumer| consumer.group_metadata().ok()) else {
+            self.replace_consumer();
+            return;
+        };
+        let token = Token(self.token.map_or(0, |token| token.0) + 1);
+        self.metadata.insert(token, metadata);
+        self.token = Some(token);
+        self.stats.joined();
+        self.stats.clear_errors(|key| match key {
+            ErrorKey::Topic(topic) => partitions.iter().any(|partition| partition.topic == *topic),
+            ErrorKey::Group => true,
+            _ => false,
+        });
+        self.tell(Event::Assigned { token, partitions });
+        // Metadata of assignments that nothing refers to any more.
+        self.metadata.retain(|old, _| old.0 + 1 >= token.0);
+    }
+
+    /// Tells the machine, does what it says, tells what came of it, until there is nothing more to do.
+    pub(super) fn tell(&mut self, event: Event) {
+        self.inbox.push_back(event);
+        while let Some(event) = self.inbox.pop_front() {
+            if self.exit.is_some() {
+                return;
+            }
+            debug!(slot = self.config.slot, ?event, "event");
+            let mut effects = VecDeque::from(self.machine.on(event));
+            while let Some(effect) = effects.pop_front() {
+                debug!(slot = self.config.slot, ?effect, point = effect.fault_point(), "effect");
+                if effect.call().is_some() {
+                    // A call is the last effect, and its answer comes before anything else.
+                    let answer = self.call(&effect);
+                    self.inbox.push_front(answer);
+                } else {
+                    self.perform(effect);
+                }
+            }
+        }
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::Read(positions) => self.start_reading(&positions),
+            Effect::Rewind(positions) => self.rewind(&positions),
+            Effect::GiveUp(_) => {
+                // Eager: what is given up is everything.
+                self.ends.clear();
+                self.out_of_range.clear();
+                if let Some(consumer) = &mut self.consumer
+                    && let Err(error) = consumer.unassign()
+                {
+                    debug!(slot = self.config.slot, error = chain(&error), "cannot give partitions up");
+                }
+            }
+            Effect::Discard => self.held.clear(),
+            Effect::DropProducer => {
+                if self.open.since.is_some() {
+                    self.transaction_ended(Outcome::Abandoned);
+                }
+                self.producer = None;
+            }
+            Effect::Backoff { attempt } => self.back_off(attempt),
+            Effect::Stop(exit) => self.stop(exit),
+            _ => {}
+        }
+    }
+
+    fn start_reading(&mut self, positions: &[(Partition, Offset)]) {
+        let Some(consumer) = &mut self.consumer else { return };
+        for (partition, offset) in positions {
+            debug!(slot = self.config.slot, %partition, %offset, "start");
+        }
+        if let Err(error) = consumer.assign(positions) {
+            self.report(ErrorKey::Group, &error, None);
+            self.replace_consumer();
+        }
+    }
+
+    fn rewind(&mut self, positions: &[(Partition, Offset)]) {
+        let within = self.config.call_timeout();
+        let Some(consumer) = &mut self.consumer else { return };
+        // Until this succeeds the consumer would deliver what comes after the gap, so there is no going on without it.
+        if let Err(error) = consumer.seek(positions, within) {
+            self.report(ErrorKey::Group, &error, None);
+            self.replace_consumer();
+        }
+    }
+
+    fn back_off(&mut self, attempt: u32) {
+        let now = self.clock.now();
+        let pause = self.backoff.pause(attempt, u64::from(attempt) << 32 | u64::from(self.config.slot));
+        self.waiting_until = Some(now + pause);
+        self.stats.failing(now);
+        if let Some(consumer) = &self.consumer
+            && let Err(error) = consumer.pause()
+        {
+            debug!(slot = self.config.slot, error = chain(&error), "cannot pause");
+        }
+    }
+
+    /// Starts again as a new process of the same member would.
+    pub(super) fn replace_consumer(&mut self) {
+        self.consumer = None;
+        self.stats.left();
+        let owned = self.machine.positions().map(|(partition, ..)| partition).collect();
+        self.inbox.push_back(Event::Lost(owned));
+        if let Err(error) = self.open_consumer() {
+            self.report(ErrorKey::Group, &error, None);
+        }
+    }
+
+    pub(super) fn open_consumer(&mut self) -> Result<(), ClientError> {
+        if self.consumer.is_none() {
+            self.consumer = Some(Consumer::new(&self.config.consumer())?);
+        }
+        Ok(())
+    }
+
+    /// Tries partitions again whose position was not in the log: an operator may have set the group's position meanwhile.
+    fn look_again(&mut self, now: Duration) {
+        let due: Vec<Partition> = self.out_of_range.iter().filter(|(_, at)| **at <= now).map(|(p, _)| *p).collect();
+        for partition in due {
+            self.out_of_range.remove(&partition);
+            let next = self.machine.positions().find(|(owned, ..)| *owned == partition).and_then(|(_, _, next)| next);
+            if let Some(next) = next {
+                self.rewind(&[(partition, next)]);
+            }
+        }
+    }
+
+    fn stop(&mut self, exit: Exit) {
+        let exit = match exit {
+            Exit::Drained => SlotExit::Drained,
+            Exit::Abandoned => SlotExit::DrainTimeout,
+            Exit::Fenced => SlotExit::Fenced(self.fenced_by.take().unwrap_or_else(|| self.fenced_message(""))),
+            Exit::BadRecord(partition, offset) => SlotExit::BadRecord {
+                topic: self.topic_name(partition).to_owned(),
+                partition: partition.number,
+                offset: offset.0,
+                reason: self.bad.take().unwrap_or_default(),
+            },
+            Exit::Broken => SlotExit::Failed(match self.machine.broken() {
+                Some(transition) => format!("the protocol machine is broken: {transition}"),
+                None => "the protocol machine is broken".to_owned(),
+            }),
+        };
+        self.finish(exit);
+    }
+
+    pub(super) fn finish(&mut self, exit: SlotExit) {
+        self.producer = None;
+        if let Some(consumer) = self.consumer.take() {
+            // A fenced member has no say in the group; all others let go at once, so that nobody waits for the session timeout.
+            consumer.close(if matches!(exit, SlotExit::Fenced(_)) { Leave::Nothing } else { Leave::Group });
+        }
+        self.exit = Some(exit);
+    }
+
+    pub(super) fn fenced_message(&self, by: &str) -> String {
+        format!(
+            "fenced: another process has the name {}{by}; this one must not go on. If no newer worker of this job runs, another \
+             job uses the same transactionalIdPrefix or consumer group",
+            self.config.transactional_id
+        )
+    }
+
+    pub(super) fn topic_name(&self, partition: Partition) -> &str {
+        let topics = self.consumer.as_ref().map_or(&[][..], Consumer::topics);
+        topics.get(usize::from(partition.topic)).map_or("", String::as_str)
+    }
+
+    pub(super) fn observe(&self, observation: Observation) {
+        self.observer.observe(self.config.slot, observation);
+    }
+
+    pub(super) fn transaction_ended(&mut self, outcome: Outcome) {
+        let now = self.clock.now();
+        let open = std::mem::take(&mut self.open);
+        self.stats.set_open_since(None);
+        self.observe(Observation::Transaction {
+            outcome,
+            open_for: open.since.map_or(Duration::ZERO, |since| now.saturating_sub(since)),
+            took: open.ending_since.map_or(Duration::ZERO, |since| now.saturating_sub(since)),
+            records_out: open.records_out,
+            bytes_out: open.bytes_out,
+        });
+        if outcome == Outcome::Committed {
+            self.stats.update(|status| {
+                status.commits += 1;
+                status.records_out += open.records_out;
+            });
+        }
+    }
+
+    /// Shows an error to whoever watches, and says what the machine has to be told.
+    pub(super) fn report(&self, key: ErrorKey, error: &ClientError, subject: Option<&Subject>) -> ErrorClass {
+        let class = error.class();
+        let group = Subject::new(Operation::Read, Resource::Group(self.config.consumer_group.clone()));
+        let cause = error.cause(subject.unwrap_or(&group));
+        warn!(slot = self.config.slot, class = class.label(), error = chain(error), "cannot go on");
+        self.observe(Observation::Error(class));
+        let reason: &'static str = cause.reason().into();
+        let message = format!("{}. {}", chain(error), cause.advice());
+        self.stats.set_error(key, WorkerError { reason: reason.to_owned(), message, at_ms: self.clock.unix_ms() });
+        class
+    }
+
+    /// Brings the status up to date.
+    pub(super) fn publish(&mut self) {
+        self.next_status = self.clock.now() + STATUS_INTERVAL;
+        let state = self.machine.state().to_string();
+        let partitions = self.machine.positions().map(|(partition, committed, next)| PartitionStatus {
+            topic: self.topic_name(partition).to_owned(),
+            partition: partition.number,
+            committed: committed.map_or(-1, |offset| offset.0),
+            lag: self.lag(partition, committed, next),
+        });
+        let partitions: Vec<_> = partitions.collect();
+        self.stats.update(|status| {
+            status.state = state;
+            status.partitions = partitions;
+        });
+    }
+
+    /// Records between the committed position and the last stable offset. Exact once the end was reached; before that up to the
+    /// high watermark, which counts open transactions of others too.
+    fn lag(&self, partition: Partition, committed: Option<Offset>, next: Option<Offset>) -> i64 {
+        let Some(next) = next else { return -1 };
+        let from = committed.unwrap_or(next);
+        let high = match self.ends.get(&partition) {
+            Some(end) if *end == next => end.0,
+            _ => match self.consumer.as_ref().and_then(|consumer| consumer.cached_high_watermark(partition)) {
+                Some(high) => high,
+                None => return -1,
+            },
+        };
+        (high - from.0).max(0)
+    }
+
+    pub(super) fn forget_errors_about(&self, partition: Partition) {
+        self.stats.clear_errors(|key| match key {
+            ErrorKey::Topic(topic) => *topic == partition.topic,
+            ErrorKey::Partition(topic, number) => (*topic, *number) == (partition.topic, partition.number),
+            ErrorKey::Connection => true,
+            ErrorKey::Group | ErrorKey::Producer => false,
+        });
+    }
+}
+
+fn config_id(config: &SlotConfig) -> String {
+    config.producer().transactional_id.unwrap_or_default()
+}

@@ -1,0 +1,222 @@
+//! The calls of the machine: each blocks until it is answered, and its answer is an event.
+
+use std::time::Duration;
+
+use fencepost_kafka::ClientError;
+use fencepost_kafka::error::{ErrorClass, Operation, Resource, Subject};
+use fencepost_kafka::producer::{Producer, Records};
+use fencepost_pipeline::OutputBatch;
+use fencepost_protocol::transactional::{Call, Class, Effect, Event};
+use tracing::{info, warn};
+
+use super::super::fencing::Verdict;
+use super::super::observe::Outcome;
+use super::super::stats::ErrorKey;
+use super::Driver;
+
+/// Long enough for a coordinator that is just being elected.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
+
+impl Driver<'_> {
+    pub(super) fn call(&mut self, effect: &Effect) -> Event {
+        let Some(call) = effect.call() else { return Event::Tick };
+        match self.attempt(effect) {
+            Ok(event) => {
+                self.succeeded(call);
+                event
+            }
+            Err(error) => Event::Failed(call, self.failed(call, &error)),
+        }
+    }
+
+    fn attempt(&mut self, effect: &Effect) -> Result<Event, ClientError> {
+        let within = self.config.call_timeout();
+        match effect {
+            Effect::OpenProducer => self.open_producer()?,
+            Effect::Resolve(partitions) => {
+                let consumer = self.consumer.as_ref().ok_or_else(gone)?;
+                return Ok(Event::Resolved(consumer.resolve(partitions, within)?));
+            }
+            Effect::Begin => {
+                self.opened();
+                self.producer()?.begin()?;
+            }
+            Effect::Produce => self.produce(within)?,
+            Effect::Flush => {
+                self.ending();
+                self.producer()?.flush(within)?;
+            }
+            Effect::SendOffsets(token, offsets) => {
+                self.ending();
+                let consumer = self.consumer.as_ref().ok_or_else(gone)?;
+                let metadata = self.metadata.get(token).ok_or_else(gone)?;
+                self.producer()?.send_offsets(offsets, consumer.topics(), metadata, within)?;
+            }
+            Effect::Commit => self.producer()?.commit(within)?,
+            // The library vouches with its current generation. It is that of `token`: an assignment under another one would have
+            // been told, and would have been asked for by giving everything up.
+            Effect::CommitOffsets(_, offsets) => {
+                self.ending();
+                self.consumer.as_ref().ok_or_else(gone)?.commit(offsets)?;
+            }
+            Effect::Abort => self.producer()?.abort(within)?,
+            _ => {}
+        }
+        Ok(effect.call().map_or(Event::Tick, Event::Done))
+    }
+
+    fn producer(&self) -> Result<&Producer, ClientError> {
+        self.producer.as_ref().ok_or_else(gone)
+    }
+
+    fn opened(&mut self) {
+        let now = self.clock.now();
+        if self.open.since.is_none() {
+            self.open.since = Some(now);
+            self.stats.set_open_since(Some(now));
+        }
+    }
+
+    fn ending(&mut self) {
+        let now = self.clock.now();
+        self.open.ending_since.get_or_insert(now);
+    }
+
+    fn open_producer(&mut self) -> Result<(), ClientError> {
+        let settings = self.config.producer();
+        let producer = self.producer.insert(Producer::new(&settings)?);
+        if settings.transactional_id.is_some() {
+            producer.init_transactions(OPEN_TIMEOUT)?;
+        }
+        if let Some(fencing) = &mut self.fencing {
+            fencing.initialised();
+        }
+        // Only now: positions read before the initialisation could still be changed by the transaction that it ended.
+        self.open_consumer()
+    }
+
+    fn produce(&mut self, within: Duration) -> Result<(), ClientError> {
+        self.opened();
+        let producer = self.producer.as_mut().ok_or_else(gone)?;
+        for batch in &self.held {
+            producer.produce(&Outputs(batch), within)?;
+            self.open.records_out += u64::try_from(batch.len()).unwrap_or(0);
+            self.open.bytes_out += u64::try_from(batch.byte_len()).unwrap_or(0);
+        }
+        self.held.clear();
+        Ok(())
+    }
+
+    fn succeeded(&mut self, call: Call) {
+        match call {
+            Call::OpenProducer => {
+                info!(slot = self.config.slot, id = self.config.transactional_id, "producer ready");
+                self.stats.clear_errors(|key| *key == ErrorKey::Producer);
+                if self.consumer.is_some() {
+                    self.stats.well();
+                }
+            }
+            Call::Resolve => {
+                self.stats.clear_errors(|key| *key == ErrorKey::Group);
+            }
+            Call::Commit | Call::CommitOffsets => {
+                self.transaction_ended(Outcome::Committed);
+                self.stats.well();
+                self.stats
+                    .clear_errors(|key| matches!(key, ErrorKey::Producer | ErrorKey::Group | ErrorKey::Connection));
+            }
+            Call::Abort => self.transaction_ended(Outcome::Aborted),
+            Call::Begin | Call::Produce | Call::Flush | Call::SendOffsets => {}
+        }
+    }
+
+    fn failed(&mut self, call: Call, error: &ClientError) -> Class {
+        self.held.clear();
+        let key = match call {
+            Call::Resolve | Call::CommitOffsets => ErrorKey::Group,
+            _ => ErrorKey::Producer,
+        };
+        let explained = self.explain(call, error);
+        let class = self.report(key, explained.as_ref().unwrap_or(error), None);
+        // What the library calls unknown during the opening, the notice explains; for the machine it is all the same.
+        match class {
+            ErrorClass::Retry => Class::Retry,
+            ErrorClass::Refresh => Class::Refresh,
+            ErrorClass::Abort => Class::Abort,
+            ErrorClass::Recreate => Class::Recreate,
+            ErrorClass::Fatal => Class::Fatal,
+            ErrorClass::Unknown => Class::Unknown,
+            ErrorClass::Fenced => self.fenced(call),
+        }
+    }
+
+    /// A call that only ran out of time says nothing; the client may have said why before.
+    fn explain(&self, call: Call, error: &ClientError) -> Option<ClientError> {
+        if error.class() != ErrorClass::Unknown {
+            return None;
+        }
+        let notice = self.producer.as_ref().filter(|_| call != Call::Resolve).and_then(Producer::notice)?;
+        let subject = Subject::new(Operation::Write, Resource::TransactionalId(self.config.transactional_id.clone()));
+        Some(ClientError::Call {
+            step: "reach the brokers",
+            code: notice.code,
+            flags: fencepost_kafka::error::librdkafka::Flags::default(),
+            message: notice.message,
+            subject: Some(subject),
+        })
+    }
+
+    /// "Fenced" has two reasons, and only one of them is final.
+    fn fenced(&mut self, call: Call) -> Class {
+        let verdict = self.fencing.as_ref().map_or(Verdict::Newer(None), super::Fencing::verdict);
+        match verdict {
+            Verdict::Expired => {
+                warn!(
+                    slot = self.config.slot,
+                    "the brokers ended the transaction: it took longer than the transaction timeout"
+                );
+                Class::Recreate
+            }
+            Verdict::Newer(by) => {
+                let by = by.map_or_else(String::new, |by| format!(" (producer {by})"));
+                self.fenced_by = Some(self.fenced_message(&by));
+                warn!(slot = self.config.slot, ?call, by, "fenced by a newer producer");
+                Class::Fenced
+            }
+        }
+    }
+}
+
+/// Nothing there to call. The machine opens before it uses, so this is the library having gone away under it.
+fn gone() -> ClientError {
+    ClientError::Create { message: "it is closed".to_owned() }
+}
+
+/// Lets the producer read a pipeline's output.
+struct Outputs<'o>(&'o OutputBatch);
+
+impl Records for Outputs<'_> {
+    fn topic(&self) -> &str {
+        self.0.topic()
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn key(&self, row: usize) -> Option<&[u8]> {
+        self.0.key(row)
+    }
+
+    fn value(&self, row: usize) -> Option<&[u8]> {
+        self.0.value(row)
+    }
+
+    fn timestamp(&self, row: usize) -> Option<i64> {
+        self.0.timestamp(row)
+    }
+
+    fn headers(&self, row: usize) -> impl Iterator<Item = (&str, Option<&[u8]>)> {
+        self.0.headers(row).map(|header| (header.name, header.value))
+    }
+}

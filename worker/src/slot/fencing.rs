@@ -1,0 +1,116 @@
+use std::time::Duration;
+
+use fencepost_kafka::rpc::{ClientOptions, Cluster, ProducerIdentity, TransactionDescription, TransactionState};
+use fencepost_kafka::settings::ConnectionSettings;
+use tokio::runtime::{Builder, Runtime};
+use tracing::debug;
+
+/// Why the brokers do not take a producer's requests any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// They ended its transaction because it took too long.
+    Expired,
+    /// Somebody else initialised the id.
+    Newer(Option<ProducerIdentity>),
+}
+
+/// Tells the two reasons for being fenced apart, which librdkafka and its error codes cannot.
+#[derive(Debug)]
+pub(super) struct Fencing {
+    id: String,
+    cluster: Cluster,
+    runtime: Runtime,
+    mine: Option<ProducerIdentity>,
+}
+
+impl Fencing {
+    /// `None` when the raw client cannot be set up; then being fenced is taken at its worst.
+    pub(super) fn new(connection: ConnectionSettings, id: String) -> Option<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build().ok()?;
+        let options = ClientOptions { call_timeout: Duration::from_secs(5), ..ClientOptions::default() };
+        let cluster = Cluster::with_options(connection, options).ok()?;
+        Some(Self { id, cluster, runtime, mine: None })
+    }
+
+    fn describe(&self) -> Option<TransactionDescription> {
+        let ids = std::slice::from_ref(&self.id);
+        let answers = self.runtime.block_on(self.cluster.describe_transactions(ids));
+        match answers.into_values().next()? {
+            Ok(description) => description,
+            Err(error) => {
+                debug!(id = self.id, error = error.report(), "cannot describe the transactional id");
+                None
+            }
+        }
+    }
+
+    /// Remembers under which identity the producer that was just initialised writes.
+    pub(super) fn initialised(&mut self) {
+        self.mine = self.describe().map(|description| description.producer);
+    }
+
+    /// Why the producer is fenced.
+    pub(super) fn verdict(&self) -> Verdict {
+        judge(self.mine, self.describe().as_ref())
+    }
+}
+
+fn judge(mine: Option<ProducerIdentity>, now: Option<&TransactionDescription>) -> Verdict {
+    let Some(now) = now else { return Verdict::Newer(None) };
+    // A timeout raises the epoch by one and leaves an aborted transaction; a new producer leaves the id empty or opens its own. In
+    // the moment between, while a new producer's initialisation aborts our transaction, the two look alike; then we initialise
+    // once more than we should, the other one does so again, and the next verdict is right.
+    let is_aborted = matches!(
+        now.state,
+        TransactionState::CompleteAbort | TransactionState::PrepareAbort | TransactionState::PrepareEpochFence
+    );
+    match mine {
+        Some(mine) if is_aborted && now.producer.id == mine.id && now.producer.epoch == mine.epoch.wrapping_add(1) => {
+            Verdict::Expired
+        }
+        _ => Verdict::Newer(Some(now.producer)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn identity(epoch: i16) -> ProducerIdentity {
+        ProducerIdentity { id: 7, epoch }
+    }
+
+    fn found(state: TransactionState, epoch: i16) -> TransactionDescription {
+        TransactionDescription {
+            state,
+            producer: identity(epoch),
+            timeout: Duration::from_secs(30),
+            started_at_ms: None,
+            partitions: BTreeSet::new(),
+        }
+    }
+
+    #[test]
+    fn a_timeout_is_told_from_a_newer_producer() {
+        let mine = Some(identity(4));
+        assert_eq!(judge(mine, Some(&found(TransactionState::CompleteAbort, 5))), Verdict::Expired);
+        for (state, epoch) in [
+            (TransactionState::Empty, 5),
+            (TransactionState::Empty, 6),
+            (TransactionState::Ongoing, 5),
+            (TransactionState::CompleteAbort, 6),
+            (TransactionState::CompleteCommit, 5),
+        ] {
+            assert_eq!(judge(mine, Some(&found(state, epoch))), Verdict::Newer(Some(identity(epoch))));
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_counts_as_a_newer_producer() {
+        assert_eq!(judge(Some(identity(4)), None), Verdict::Newer(None));
+        let aborted = found(TransactionState::CompleteAbort, 5);
+        assert_eq!(judge(None, Some(&aborted)), Verdict::Newer(Some(identity(5))));
+    }
+}

@@ -1,0 +1,230 @@
+//! From polled messages to a processed batch.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fencepost_kafka::ClientError;
+use fencepost_kafka::consumer::{Batch, Message, Trouble};
+use fencepost_kafka::error::librdkafka::Flags;
+use fencepost_kafka::error::{ErrorClass, Operation, Resource, Subject};
+use fencepost_pipeline::{BadRecord, Header, OutputBatch, ProcessError, RawRecord};
+use fencepost_protocol::transactional::{self, Event, Outputs};
+use fencepost_protocol::{Offset, Partition};
+use rdkafka::types::RDKafkaErrorCode as Code;
+use tracing::warn;
+
+use super::SlotExit;
+use super::driver::Driver;
+use super::observe::Observation;
+use super::stats::ErrorKey;
+
+/// Records of a batch. Small enough for their messages to stay in the processor's cache.
+const BATCH: usize = 2_000;
+/// How long a batch waits for more once it has a first record.
+const GATHER: Duration = Duration::from_millis(3);
+/// How often a partition is tried again whose position is not in the log.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+
+/// What became of the records of a batch.
+#[derive(Default)]
+struct Work {
+    outputs: Vec<OutputBatch>,
+    consumed: BTreeMap<Partition, (Offset, Offset)>,
+    bad: u64,
+    stop_before: Option<(Partition, Offset)>,
+}
+
+impl Driver<'_> {
+    /// Reads a batch, processes it, and tells the machine.
+    pub(super) fn read(&mut self, wait: Duration, until_tick: Duration) {
+        let Some(consumer) = &mut self.consumer else { return };
+        let batch = consumer.poll(BATCH, wait, GATHER.min(until_tick));
+        for trouble in batch.troubles() {
+            self.trouble(trouble);
+        }
+        if let Some(notice) = self.consumer.as_ref().and_then(fencepost_kafka::consumer::Consumer::take_notice) {
+            let error = call_error("reach the brokers", notice.code, notice.message);
+            self.report(ErrorKey::Connection, &error, None);
+        }
+        let Some(token) = self.token else { return };
+        if batch.is_empty() && batch.ends().is_empty() {
+            return;
+        }
+        if !self.machine.wants_records() {
+            // Told all the same, so that they are read again.
+            let consumed = batch.iter().map(|m| (m.partition(), m.offset(), m.offset())).collect();
+            let refused = transactional::Batch { token, consumed, outputs: Outputs::None, stop_before: None };
+            self.tell(Event::Batch(refused));
+            return;
+        }
+        match self.process(&batch) {
+            Ok(work) => self.processed(token, &batch, work),
+            // Not in a record, so not a matter of `onBadRecord`: the same would happen again.
+            Err(error) => {
+                let message = format!("the pipeline failed: {}", fencepost_kafka::error::chain(&error));
+                self.finish(SlotExit::Failed(message));
+            }
+        }
+    }
+
+    fn processed(&mut self, token: fencepost_protocol::Token, batch: &Batch, mut work: Work) {
+        for partition in work.consumed.keys() {
+            self.forget_errors_about(*partition);
+        }
+        if work.stop_before.is_none() {
+            for (partition, end) in batch.ends() {
+                self.ends.insert(*partition, *end);
+                let position = work.consumed.entry(*partition).or_insert((*end, *end));
+                position.1 = position.1.max(*end);
+            }
+        }
+        let consumed = work.consumed.into_iter().map(|(partition, (first, after))| (partition, first, after)).collect();
+        let outputs = if work.outputs.is_empty() { Outputs::None } else { Outputs::Some };
+        self.held = work.outputs;
+        self.tell(Event::Batch(transactional::Batch { token, consumed, outputs, stop_before: work.stop_before }));
+    }
+
+    fn process(&mut self, batch: &Batch) -> Result<Work, ProcessError> {
+        let started = self.clock.now();
+        let mut work = Work::default();
+        let mut by_topic: Vec<Vec<Message<'_>>> = vec![Vec::new(); self.sources.len()];
+        let (mut records_in, mut bytes_in) = (0_u64, 0_u64);
+        for message in batch.iter() {
+            records_in += 1;
+            bytes_in += bytes(message.key().map_or(0, <[u8]>::len) + message.value().map_or(0, <[u8]>::len));
+            if let Some(messages) = by_topic.get_mut(usize::from(message.partition().topic)) {
+                messages.push(message);
+            }
+        }
+        for (topic, messages) in by_topic.iter().enumerate().filter(|(_, messages)| !messages.is_empty()) {
+            self.process_topic(topic, messages, &mut work)?;
+            if work.stop_before.is_some() {
+                break;
+            }
+        }
+        self.observe(Observation::Batch {
+            records_in,
+            bytes_in,
+            records_out: work.outputs.iter().map(|output| bytes(output.len())).sum(),
+            bytes_out: work.outputs.iter().map(|output| bytes(output.byte_len())).sum(),
+            bad: work.bad,
+            took: self.clock.now().saturating_sub(started),
+        });
+        let bad = work.bad;
+        self.stats.update(|status| {
+            status.records_in += records_in;
+            status.bad_records += bad;
+        });
+        Ok(work)
+    }
+
+    /// Gives the records of a topic to all its sources. When one of them stops at a record, none goes beyond it.
+    fn process_topic(&mut self, topic: usize, messages: &[Message<'_>], work: &mut Work) -> Result<(), ProcessError> {
+        let sources = self.sources.get(topic).cloned().unwrap_or_default();
+        let needs_headers = self.config.needs_headers(&sources);
+        let records: Vec<RawRecord<'_>> = messages.iter().map(|message| raw(message, needs_headers)).collect();
+        let now_ms = self.clock.unix_ms();
+        let mut limit = records.len();
+        let mut failed: Option<BadRecord> = None;
+        let (outputs, bad) = 'again: loop {
+            let (mut outputs, mut bad) = (Vec::new(), 0);
+            for source in &sources {
+                let processed = self.pipeline.process(*source, records.get(..limit).unwrap_or_default(), now_ms)?;
+                if let Some(fail) = processed.fail {
+                    let shorter = processed.consumed < limit;
+                    limit = processed.consumed;
+                    failed = Some(fail);
+                    // What the sources before this one made goes too far.
+                    if shorter && sources.len() > 1 {
+                        continue 'again;
+                    }
+                }
+                bad += bytes(processed.bad.len());
+                outputs.extend(processed.outputs.into_iter().filter(|output| !output.is_empty()));
+            }
+            break (outputs, bad);
+        };
+        work.outputs.extend(outputs);
+        work.bad += bad;
+        for message in messages.iter().take(limit) {
+            let after = Offset(message.offset().0 + 1);
+            let position = work.consumed.entry(message.partition()).or_insert((message.offset(), after));
+            position.1 = after;
+        }
+        if let (Some(failed), Some(message)) = (failed, messages.get(limit)) {
+            work.bad += 1;
+            work.stop_before = Some((message.partition(), message.offset()));
+            warn!(slot = self.config.slot, partition = %message.partition(), offset = %message.offset(), reason = failed.reason, "bad record");
+            self.bad = Some(failed.reason);
+        }
+        Ok(())
+    }
+
+    /// An error in the place of a record.
+    fn trouble(&mut self, trouble: &Trouble) {
+        let fatal = self.consumer.as_ref().and_then(fencepost_kafka::consumer::Consumer::fatal);
+        if let Some(fatal) = fatal {
+            if fatal.class() == ErrorClass::Fenced {
+                self.report(ErrorKey::Group, &fatal, None);
+                self.finish(SlotExit::Fenced(self.fenced_message(" in the consumer group")));
+            } else {
+                self.report(ErrorKey::Group, &fatal, None);
+                self.replace_consumer();
+                self.tell(Event::Tick);
+            }
+            return;
+        }
+        match (trouble.partition, trouble.code) {
+            (Some(partition), Code::AutoOffsetReset | Code::OffsetOutOfRange) => self.position_is_unknown(partition),
+            _ => {
+                let key = trouble.topic.map_or(ErrorKey::Group, ErrorKey::Topic);
+                let subject = trouble.topic.map(|topic| {
+                    let name = self.topic_name(Partition::new(topic, 0)).to_owned();
+                    Subject::new(Operation::Read, Resource::Topic(name))
+                });
+                let error = call_error("read", trouble.code, trouble.message.clone());
+                self.report(key, &error, subject.as_ref());
+            }
+        }
+    }
+
+    /// Records that were not read are gone. Never passed over silently: the partition waits for a person, the others go on.
+    fn position_is_unknown(&mut self, partition: Partition) {
+        let Some(consumer) = &self.consumer else { return };
+        let (low, high) = consumer.watermarks(partition, Duration::from_secs(5)).unwrap_or((-1, -1));
+        let wanted = self.machine.positions().find(|(owned, ..)| *owned == partition).and_then(|(_, _, next)| next);
+        let error = ClientError::UnknownPosition {
+            topic: self.topic_name(partition).to_owned(),
+            partition: partition.number,
+            wanted: wanted.map_or(-1, |offset| offset.0),
+            low,
+            high,
+        };
+        self.report(ErrorKey::Partition(partition.topic, partition.number), &error, None);
+        self.out_of_range.insert(partition, self.clock.now() + LOOK_AGAIN);
+    }
+}
+
+fn raw<'m>(message: &Message<'m>, needs_headers: bool) -> RawRecord<'m> {
+    let headers = if needs_headers {
+        message.headers().into_iter().map(|(name, value)| Header { name, value }).collect()
+    } else {
+        Vec::new()
+    };
+    RawRecord {
+        partition: message.partition().number,
+        offset: message.offset().0,
+        timestamp_ms: message.timestamp_ms(),
+        key: message.key(),
+        value: message.value(),
+        headers,
+    }
+}
+
+fn bytes(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+fn call_error(step: &'static str, code: Code, message: String) -> ClientError {
+    ClientError::Call { step, code, flags: Flags::default(), message, subject: None }
+}
