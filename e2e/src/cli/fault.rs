@@ -62,6 +62,16 @@ enum Kind {
         /// node-1, kafka-1, ...
         member: Member,
     },
+    /// Crash a node with everything it runs
+    CrashNode {
+        /// node-1, ...
+        node: Member,
+    },
+    /// Start a crashed node again
+    StartNode {
+        /// node-1, ...
+        node: Member,
+    },
     /// Let a broker end in order
     StopBroker {
         /// kafka-1, ...
@@ -107,6 +117,8 @@ impl Fault {
             }
             Kind::Limit { member, kilobits } => faults::disturb(&cluster, member, Traffic::Limit { kilobits })?.keep(),
             Kind::Heal { member } => faults::heal(&cluster, member)?,
+            Kind::CrashNode { node: member } => cluster.crash_node(node(member)?)?,
+            Kind::StartNode { node: member } => cluster.start_node(node(member)?)?,
             Kind::StopBroker { broker: member } => cluster.stop_broker(broker(member)?)?,
             Kind::KillBroker { broker: member } => cluster.kill_broker(broker(member)?)?,
             Kind::StartBroker { broker: member } => cluster.start_broker(broker(member)?)?,

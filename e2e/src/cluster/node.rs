@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use serde_json::json;
 
-use super::process::{self, Program, Started};
+use super::process::{self, Liveness, Program, Started};
 use super::topology::{DNS_SERVICE, Node, POD_RANGE};
-use super::{Cluster, Error, cgroup, network};
+use super::{Cluster, Error, cgroup, network, ready};
 use crate::command::{self, words};
 use crate::paths::{self, RunDir};
 use crate::tools::PAUSE;
@@ -115,9 +116,61 @@ pub(super) fn start_kubelet(cluster: &Cluster, node: Node) -> Result<(), Error> 
     Ok(())
 }
 
+/// How long the kernel gets to end everything a node runs.
+const CRASH_LIMIT: Duration = Duration::from_secs(30);
+
+impl Cluster {
+    /// Crashes a node as a power cut does: everything it runs ends at once, pods too. What it has on disk stays.
+    ///
+    /// # Errors
+    /// When it is not running.
+    pub fn crash_node(&self, node: Node) -> Result<(), Error> {
+        let init = process::find(&self.run, &node.name())?;
+        init.signal(Signal::SIGKILL)?;
+        for part in ["", "-containerd", "-kubelet", "-kube-proxy"] {
+            process::find(&self.run, &format!("{node}{part}"))?.wait_gone(CRASH_LIMIT)?;
+        }
+        Ok(())
+    }
+
+    /// Starts a node that was crashed, and waits until Kubernetes is whole again. One that runs is left alone.
+    ///
+    /// # Errors
+    /// When it does not become ready.
+    pub fn start_node(&self, node: Node) -> Result<(), Error> {
+        if process::find(&self.run, &node.name())?.liveness() != Liveness::Gone {
+            return Ok(());
+        }
+        let last_heard = self.last_heard(node)?;
+        start_runtime(self, node)?;
+        start_kubelet(self, node)?;
+        // Kubernetes takes its time to notice a crash: until then a dead node is a ready one.
+        let deadline = Deadline::after(Duration::from_secs(60));
+        let heard = || Ok::<_, Error>((self.last_heard(node)? != last_heard).then_some(()));
+        wait::until(deadline, heard)?.ok_or_else(|| not_ready(&self.run, deadline, &format!("{node}-kubelet")))?;
+        ready::kubernetes(self)
+    }
+
+    /// When the node last said that it is alive.
+    fn last_heard(&self, node: Node) -> Result<String, Error> {
+        let name = node.name();
+        self.kubectl(&["get", "lease", &name, "-n", "kube-node-lease", "-o", "jsonpath={.spec.renewTime}"])
+    }
+
+    /// The node numbered `number`.
+    #[must_use]
+    pub fn node(&self, number: u8) -> Option<Node> {
+        self.spec.nodes().into_iter().find(|node| node.number() == number)
+    }
+}
+
 fn start_init(cluster: &Cluster, node: Node) -> Result<Started, Error> {
     let (run, name) = (&cluster.run, node.name());
     let ready = folder(run, node).join("ready");
+    if ready.exists() {
+        // Of the node before it was crashed.
+        fs::remove_file(&ready).map_err(Error::file(&ready))?;
+    }
     let ours = [run.root().to_owned(), paths::cache()];
     let hidden = HIDDEN.iter().filter(|folder| !ours.iter().any(|path| path.starts_with(folder)));
     // --kill-child: the init dies with the process that is recorded.

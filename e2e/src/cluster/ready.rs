@@ -9,7 +9,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 
 use super::process::{self, Liveness};
-use super::{Cluster, Error};
+use super::{Cluster, Error, topology};
 use crate::paths::RunDir;
 use crate::report;
 use crate::wait::{self, Deadline};
@@ -92,14 +92,17 @@ pub(super) fn api_server(cluster: &Cluster) -> Result<(), Error> {
 /// Waits until every node is ready, pods can be made and names resolve.
 pub(super) fn kubernetes(cluster: &Cluster) -> Result<(), Error> {
     let mut components = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"].map(str::to_owned).to_vec();
-    for node in cluster.spec.nodes() {
+    // A node that was crashed on purpose is not waited for.
+    let crashed = |node: &topology::Node| is_gone(&cluster.run, &node.name());
+    let nodes: Vec<_> = cluster.spec.nodes().into_iter().filter(|node| !crashed(node)).collect();
+    for node in &nodes {
         components.push(node.name());
         components.extend(["containerd", "kubelet", "kube-proxy"].map(|part| format!("{node}-{part}")));
     }
     in_runtime(cluster, |runtime, kubeconfig| {
         let client = runtime.block_on(client(kubeconfig))?;
         until_healthy(&cluster.run, "Kubernetes", &components, Duration::from_secs(180), || {
-            match runtime.block_on(not_yet(&client, cluster.spec.nodes().len())) {
+            match runtime.block_on(not_yet(&client, nodes.len())) {
                 Ok(None) => Seen::Healthy,
                 Ok(Some(state)) => Seen::Not(state),
                 Err(error) => Seen::Not(report::chain(&error)),
