@@ -144,7 +144,8 @@ pub enum RpcError {
 }
 
 fn detail(message: Option<&str>) -> String {
-    message.filter(|text| !text.is_empty()).map(|text| format!(": {text}")).unwrap_or_default()
+    let message = message.map(|text| text.trim_end_matches('.')).filter(|text| !text.is_empty());
+    message.map(|text| format!(": {text}")).unwrap_or_default()
 }
 
 /// Whether a request may have reached the broker.

@@ -82,7 +82,7 @@ impl Dialer {
 }
 
 impl Connection {
-    async fn ask_versions(&self, deadline: Instant) -> Result<ApiTable, RpcError> {
+    pub(super) async fn ask_versions(&self, deadline: Instant) -> Result<ApiTable, RpcError> {
         let request = ApiVersionsRequest::default()
             .with_client_software_name(StrBytes::from_static_str("fencepost"))
             .with_client_software_version(StrBytes::from_static_str(env!("CARGO_PKG_VERSION")));

@@ -1,0 +1,177 @@
+//! Checks the raw protocol client against a real cluster: one line per check, exit code 1 when one fails.
+//!
+//! ```sh
+//! cargo run -p fencepost-kafka --example rpc_check -- --bootstrap kafka:9092
+//! cargo run -p fencepost-kafka --example rpc_check -- --bootstrap kafka:9093 --ca ca.crt \
+//!     --mechanism SCRAM-SHA-512 --username admin --password … --weak-username nobody --weak-password …
+//! ```
+//!
+//! The user must be a super user. The weak user must exist with the same mechanism and have no permission; it
+//! gets some, on the names of this run only.
+//! Topics, groups and transactional ids that are made carry the name of this program and a number.
+
+#![allow(clippy::print_stdout, reason = "the output is what this program is for")]
+
+mod refused;
+mod topics;
+mod transactions;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use fencepost_crds::v1alpha1::SaslMechanism;
+use fencepost_kafka::rpc::{ClientOptions, Cluster};
+use fencepost_kafka::settings::ConnectionSettings;
+
+/// Checks the raw protocol client against a real cluster.
+#[derive(Parser)]
+struct Args {
+    /// `host:port`, several separated by commas.
+    #[arg(long)]
+    bootstrap: String,
+    /// PEM file with the authority; switches TLS on.
+    #[arg(long)]
+    ca: Option<PathBuf>,
+    /// SCRAM-SHA-256, SCRAM-SHA-512 or PLAIN; switches SASL on.
+    #[arg(long, requires = "username", requires = "password")]
+    mechanism: Option<String>,
+    /// Name of a super user.
+    #[arg(long)]
+    username: Option<String>,
+    /// Its password.
+    #[arg(long)]
+    password: Option<String>,
+    /// Name of a user without permissions.
+    #[arg(long, requires = "weak_password")]
+    weak_username: Option<String>,
+    /// Its password.
+    #[arg(long)]
+    weak_password: Option<String>,
+}
+
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+/// Fails the check unless the condition holds.
+macro_rules! ensure {
+    ($condition:expr, $($message:tt)+) => {
+        if !$condition {
+            return Err(format!($($message)+).into());
+        }
+    };
+}
+pub(crate) use ensure;
+
+/// What checks share.
+struct World {
+    args: Args,
+    cluster: Cluster,
+    /// Prefix of every name of this run.
+    run: String,
+}
+
+impl World {
+    fn new(args: Args) -> Result<Self, Box<dyn std::error::Error>> {
+        let cluster = Cluster::new(settings(&args, args.username.as_deref(), args.password.as_deref())?)?;
+        let run = format!("rpc-check-{}", std::process::id());
+        Ok(Self { args, cluster, run })
+    }
+
+    fn name(&self, what: &str) -> String {
+        format!("{}.{what}", self.run)
+    }
+
+    fn settings(&self) -> Result<ConnectionSettings, Box<dyn std::error::Error>> {
+        settings(&self.args, self.args.username.as_deref(), self.args.password.as_deref())
+    }
+
+    /// The same cluster as somebody else.
+    fn as_user(&self, username: &str, password: &str) -> Result<Cluster, Box<dyn std::error::Error>> {
+        Ok(Cluster::with_options(settings(&self.args, Some(username), Some(password))?, impatient())?)
+    }
+}
+
+/// For checks that expect a failure.
+fn impatient() -> ClientOptions {
+    ClientOptions { call_timeout: Duration::from_secs(4), ..ClientOptions::default() }
+}
+
+fn settings(
+    args: &Args,
+    username: Option<&str>,
+    password: Option<&str>,
+) -> Result<ConnectionSettings, Box<dyn std::error::Error>> {
+    let mut settings = ConnectionSettings::plaintext(&args.bootstrap, "rpc-check")?;
+    if let Some(path) = &args.ca {
+        settings = settings.with_tls(Some(std::fs::read(path)?))?;
+    }
+    if let (Some(name), Some(username), Some(password)) = (&args.mechanism, username, password) {
+        let mechanism: SaslMechanism = mechanism(name)?;
+        settings = settings.with_sasl(mechanism, username.into(), password.into())?;
+    }
+    Ok(settings)
+}
+
+fn mechanism(name: &str) -> Result<SaslMechanism, String> {
+    [SaslMechanism::ScramSha256, SaslMechanism::ScramSha512, SaslMechanism::Plain]
+        .into_iter()
+        .find(|mechanism| mechanism.to_string() == name)
+        .ok_or_else(|| format!("no mechanism {name}"))
+}
+
+/// Runs checks and prints their outcome.
+macro_rules! run {
+    ($world:expr, $failed:expr, $($check:path),+ $(,)?) => {
+        $({
+            let started = tokio::time::Instant::now();
+            let outcome = Box::pin($check($world)).await;
+            report(stringify!($check), started.elapsed(), outcome, $failed);
+        })+
+    };
+}
+
+fn report(name: &str, took: Duration, outcome: Outcome, failed: &mut u32) {
+    match outcome {
+        Ok(()) => println!("ok      {name} ({} ms)", took.as_millis()),
+        Err(error) => {
+            *failed += 1;
+            println!("FAILED  {name} ({} ms): {}", took.as_millis(), fencepost_kafka::error::chain(&*error));
+        }
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
+    tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).init();
+    let world = &World::new(Args::parse())?;
+    let failed = &mut 0;
+    run!(
+        world,
+        failed,
+        topics::metadata_names_the_cluster_and_what_is_missing,
+        topics::every_broker_tells_its_limits,
+        topics::topics_are_created_once_and_deleted,
+        topics::many_calls_share_a_connection,
+        transactions::an_open_transaction_is_described_listed_and_committed,
+        transactions::pending_offsets_are_waited_for_or_ignored,
+        transactions::fencing_aborts_and_locks_out,
+        transactions::many_ids_are_fenced_at_once,
+        transactions::a_marker_frees_a_partition,
+        refused::nobody_listens,
+        refused::a_topic_that_does_not_exist,
+    );
+    if world.args.ca.is_some() {
+        run!(world, failed, refused::an_authority_that_did_not_sign, refused::plain_text_to_a_tls_port);
+    } else {
+        run!(world, failed, refused::tls_to_a_plain_port);
+    }
+    if world.args.mechanism.is_some() {
+        run!(world, failed, refused::a_wrong_password, refused::no_credentials);
+    }
+    if world.args.weak_username.is_some() {
+        run!(world, failed, refused::missing_permissions_are_named_and_granting_them_helps);
+    }
+    println!("{}", if *failed == 0 { "all checks passed".to_owned() } else { format!("{failed} checks failed") });
+    Ok(if *failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
