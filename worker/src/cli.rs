@@ -3,10 +3,7 @@
 use std::{io::Write, path::PathBuf, process::ExitCode as ProcessExit};
 
 use clap::{Parser, Subcommand};
-use fencepost_crds::{
-    contract::{ExitCode, ResolvedJob},
-    names,
-};
+use fencepost_crds::{contract::ExitCode, names};
 use tracing_subscriber::EnvFilter;
 
 use crate::{describe, job, run};
@@ -70,7 +67,7 @@ pub(crate) struct JobArgs {
 }
 
 impl JobArgs {
-    fn load(&self) -> Result<ResolvedJob, job::JobError> {
+    fn load(&self) -> Result<job::Loaded, job::JobError> {
         job::load(&self.path, &self.secrets_dir)
     }
 }
@@ -135,8 +132,8 @@ pub fn main() -> ProcessExit {
 
 fn dispatch(command: &Command) -> ExitCode {
     let (Command::Run(RunArgs { job, .. }) | Command::Plan { job, .. } | Command::Validate { job, .. }) = command;
-    let resolved = match job.load() {
-        Ok(resolved) => resolved,
+    let loaded = match job.load() {
+        Ok(loaded) => loaded,
         Err(error) => {
             if let Command::Plan { json: true, .. } | Command::Validate { json: true, .. } = command {
                 return describe::print_json(&describe::unreadable(&error));
@@ -146,9 +143,9 @@ fn dispatch(command: &Command) -> ExitCode {
         }
     };
     match command {
-        Command::Run(args) => run::run(args, &resolved),
-        Command::Plan { json, .. } => describe::plan(&resolved, *json),
-        Command::Validate { json, .. } => describe::validate(&resolved, *json),
+        Command::Run(args) => run::run(args, loaded.resolved),
+        Command::Plan { json, .. } => describe::plan(&loaded.resolved, *json),
+        Command::Validate { json, .. } => describe::validate(&loaded.resolved, loaded.spec.as_ref(), *json),
     }
 }
 

@@ -7,7 +7,7 @@
 //! | `/metrics` | Prometheus text |
 //! | `/v1/status` | [`WorkerStatus`] as JSON |
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::TcpListener, sync::Arc};
 
 use axum::{
     Json, Router,
@@ -17,7 +17,6 @@ use axum::{
     routing::get,
 };
 use fencepost_crds::contract::WorkerStatus;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 /// What the server shows.
@@ -36,9 +35,13 @@ pub(crate) trait Observed: Send + Sync + 'static {
 /// Serves until cancelled.
 ///
 /// # Errors
-/// When the address cannot be used, or the server fails.
-pub(crate) async fn serve(addr: SocketAddr, observed: Arc<dyn Observed>, stop: CancellationToken) -> std::io::Result<()> {
-    let listener = TcpListener::bind(addr).await?;
+/// When the server fails.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    observed: Arc<dyn Observed>,
+    stop: CancellationToken,
+) -> std::io::Result<()> {
+    let listener = tokio::net::TcpListener::from_std(listener)?;
     axum::serve(listener, router(observed)).with_graceful_shutdown(stop.cancelled_owned()).await
 }
 
@@ -63,16 +66,16 @@ async fn readyz(State(observed): State<Arc<dyn Observed>>) -> Response {
     if status.ready && !status.draining {
         return "ok\n".into_response();
     }
-    let errors: Vec<_> = status.slots.iter().filter_map(|slot| slot.error.as_ref()).map(|e| e.message.as_str()).collect();
+    let errors: Vec<_> =
+        status.slots.iter().filter_map(|slot| slot.error.as_ref()).map(|e| e.message.as_str()).collect();
     let reason = if status.draining { "draining".to_owned() } else { format!("not ready: {}", errors.join("; ")) };
     (StatusCode::SERVICE_UNAVAILABLE, reason).into_response()
 }
 
 async fn metrics(State(observed): State<Arc<dyn Observed>>) -> Response {
     match observed.metrics() {
-        Ok(text) => {
-            ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
-        }
+        Ok(text) => ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
+            .into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }

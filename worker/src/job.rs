@@ -6,7 +6,7 @@ use std::{
 };
 
 use fencepost_crds::{
-    StreamJob,
+    StreamJob, StreamJobSpec,
     contract::{CONTRACT_VERSION, ResolvedJob},
     resolve::resolve,
 };
@@ -61,16 +61,25 @@ pub enum JobError {
     },
 }
 
+/// A job as it was found.
+#[derive(Clone, Debug)]
+pub(crate) struct Loaded {
+    /// With everything filled in.
+    pub(crate) resolved: ResolvedJob,
+    /// What the user wrote, when it was a manifest.
+    pub(crate) spec: Option<StreamJobSpec>,
+}
+
 /// Reads a job. Secrets of a StreamJob manifest are looked for in `secrets_dir` as `<secret>/<key>`.
 ///
 /// # Errors
 /// When the file cannot be read, is of another kind, breaks a rule of the schema, or is of a newer version.
-pub fn load(path: &Path, secrets_dir: &str) -> Result<ResolvedJob, JobError> {
+pub(crate) fn load(path: &Path, secrets_dir: &str) -> Result<Loaded, JobError> {
     let text = fs::read_to_string(path).map_err(|source| JobError::Read { path: path.to_owned(), source })?;
     parse(path, &text, secrets_dir)
 }
 
-fn parse(path: &Path, text: &str, secrets_dir: &str) -> Result<ResolvedJob, JobError> {
+fn parse(path: &Path, text: &str, secrets_dir: &str) -> Result<Loaded, JobError> {
     let value: Value = serde_saphyr::from_str(text)
         .map_err(|error| JobError::Syntax { path: path.to_owned(), message: error.to_string() })?;
     let shape = |message: String| JobError::Shape { path: path.to_owned(), message };
@@ -79,7 +88,8 @@ fn parse(path: &Path, text: &str, secrets_dir: &str) -> Result<ResolvedJob, JobE
         if have > CONTRACT_VERSION {
             return Err(JobError::Newer { path: path.to_owned(), have });
         }
-        return serde_json::from_value(value).map_err(|error| shape(error.to_string()));
+        let resolved = serde_json::from_value(value).map_err(|error| shape(error.to_string()))?;
+        return Ok(Loaded { resolved, spec: None });
     }
     let word = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
     let resource = StreamJob::api_resource();
@@ -91,7 +101,7 @@ fn parse(path: &Path, text: &str, secrets_dir: &str) -> Result<ResolvedJob, JobE
         return Err(shape(format!("unknown field {}", unknown.join(", "))));
     }
     let job: StreamJob = serde_json::from_value(value).map_err(|error| shape(error.to_string()))?;
-    Ok(resolve(&job, "", secrets_dir))
+    Ok(Loaded { resolved: resolve(&job, "", secrets_dir), spec: Some(job.spec) })
 }
 
 /// Fields that the schema does not have. The API server would refuse or drop them, so a file must not be silently different.
@@ -153,7 +163,7 @@ spec:
 ";
 
     fn read(text: &str) -> Result<ResolvedJob, JobError> {
-        parse(Path::new("job.yaml"), text, "/secrets")
+        parse(Path::new("job.yaml"), text, "/secrets").map(|loaded| loaded.resolved)
     }
 
     #[test]

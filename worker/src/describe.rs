@@ -1,0 +1,162 @@
+//! `plan` and `validate`: what a job would do, and what keeps it from running.
+
+use std::{collections::BTreeMap, io::Write, time::Duration};
+
+use fencepost_crds::{
+    StreamJobSpec,
+    contract::{CONTRACT_VERSION, ExitCode, PlanReport, ResolvedJob},
+    v1alpha1::Violation,
+};
+use fencepost_kafka::{
+    rpc::{Cluster, RpcError},
+    settings::ConnectionSettings,
+};
+use fencepost_pipeline::plan_report;
+use fencepost_plan::{
+    observed::{BrokerFacts, BrokerLimits, TopicFacts},
+    validate::{Facts, Findings, Stage, topics_of, validate as check},
+};
+
+use crate::{cli::chain, job::JobError};
+
+/// Version of this worker.
+pub(crate) const WORKER_VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// How long all questions to the brokers may take.
+const PROBE_DEADLINE: Duration = Duration::from_secs(30);
+
+/// Plans and prints. Talks to nothing.
+pub(crate) fn plan(job: &ResolvedJob, json: bool) -> ExitCode {
+    show(&plan_report(&job.pipeline, job.guarantee, WORKER_VERSION), &[], json)
+}
+
+/// Plans, asks the brokers, and prints.
+pub(crate) fn validate(job: &ResolvedJob, spec: Option<&StreamJobSpec>, json: bool) -> ExitCode {
+    let mut report = plan_report(&job.pipeline, job.guarantee, WORKER_VERSION);
+    let mut warnings = Vec::new();
+    match (spec, probe(job, spec)) {
+        (Some(spec), Ok(facts)) => {
+            let facts = Facts {
+                spec,
+                transactional_id_prefix: &job.transactional_id_prefix,
+                broker: Some(&facts),
+                stage: Stage::New,
+            };
+            let Findings { spec, broker, warnings: more } = check(facts);
+            report.violations.extend(spec);
+            report.violations.extend(broker.into_iter().map(|(_, violation)| violation));
+            warnings = more;
+        }
+        (None, _) => report.violations.push(Violation {
+            reason: "NotAManifest".to_owned(),
+            field: String::new(),
+            message: "validate needs the StreamJob manifest; this is a resolved job".to_owned(),
+        }),
+        (_, Err(violation)) => report.violations.push(violation),
+    }
+    show(&report, &warnings, json)
+}
+
+/// A report for a file that is no job.
+pub(crate) fn unreadable(error: &JobError) -> PlanReport {
+    PlanReport {
+        contract_version: CONTRACT_VERSION,
+        worker_version: WORKER_VERSION.to_owned(),
+        violations: vec![Violation { reason: "InvalidJob".to_owned(), field: String::new(), message: chain(error) }],
+        ..PlanReport::default()
+    }
+}
+
+fn probe(job: &ResolvedJob, spec: Option<&StreamJobSpec>) -> Result<BrokerFacts, Violation> {
+    let refuse = |reason: String, message: String| Violation { reason, field: "spec.kafka".to_owned(), message };
+    let settings = ConnectionSettings::from_resolved(&job.kafka, "fencepost-validate")
+        .map_err(|error| refuse(error.cause().reason().to_string(), chain(&error)))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| refuse("Failure".to_owned(), error.to_string()))?;
+    let topics: Vec<String> = spec.map(topics_of).unwrap_or_default().into_iter().map(|t| t.to_string()).collect();
+    let ask = async { tokio::time::timeout(PROBE_DEADLINE, facts(settings, &topics)).await };
+    match runtime.block_on(ask) {
+        Ok(Ok(facts)) => Ok(facts),
+        Ok(Err(error)) => Err(refuse(error.cause().reason().to_string(), error.report())),
+        Err(_) => Err(refuse(
+            "BrokerUnreachable".to_owned(),
+            format!("{} did not answer within {} s", job.kafka.bootstrap_servers, PROBE_DEADLINE.as_secs()),
+        )),
+    }
+}
+
+async fn facts(settings: ConnectionSettings, topics: &[String]) -> Result<BrokerFacts, RpcError> {
+    let cluster = Cluster::new(settings)?;
+    let names: Vec<&str> = topics.iter().map(String::as_str).collect();
+    let metadata = cluster.metadata(&names).await?;
+    let limits = cluster.broker_limits().await?;
+    let topics = metadata.topics.into_iter().map(|(name, topic)| {
+        let facts = match topic.error {
+            Some(_) => TopicFacts::Missing,
+            None => TopicFacts::Exists { partitions: topic.partitions.len() },
+        };
+        (name, facts)
+    });
+    let limits: BTreeMap<_, _> = limits
+        .brokers
+        .into_iter()
+        .map(|(id, limit)| {
+            let limits = BrokerLimits {
+                transaction_max_timeout_ms: limit.transaction_max_timeout_ms,
+                transactional_id_expiration_ms: limit.transactional_id_expiration_ms,
+            };
+            (id.0, limits)
+        })
+        .collect();
+    Ok(BrokerFacts { cluster_id: metadata.cluster_id, limits, topics: topics.collect() })
+}
+
+fn show(report: &PlanReport, warnings: &[Violation], json: bool) -> ExitCode {
+    if json {
+        return print_json(report);
+    }
+    let written = std::io::stdout().lock().write_all(text(report, warnings).as_bytes());
+    verdict(report, written)
+}
+
+/// Prints a report as one line of JSON.
+pub(crate) fn print_json(report: &PlanReport) -> ExitCode {
+    let mut line = serde_json::to_vec(report).unwrap_or_default();
+    line.push(b'\n');
+    let written = std::io::stdout().lock().write_all(&line);
+    verdict(report, written)
+}
+
+fn verdict(report: &PlanReport, written: std::io::Result<()>) -> ExitCode {
+    match (written, report.violations.is_empty()) {
+        (Err(_), _) => ExitCode::Failure,
+        (Ok(()), true) => ExitCode::Ok,
+        (Ok(()), false) => ExitCode::InvalidJob,
+    }
+}
+
+fn text(report: &PlanReport, warnings: &[Violation]) -> String {
+    let mut lines = Vec::new();
+    for stage in &report.stages {
+        lines.push(format!("stage {}", stage.id));
+        lines.extend(stage.operators.iter().map(|operator| format!("  {operator}")));
+    }
+    for topic in &report.topics {
+        lines.push(format!("topic {} ({} {})", topic.topic, topic.role, topic.table));
+    }
+    for sink in &report.guarantees {
+        let condition = sink.condition.as_deref().map(|text| format!(", if {text}")).unwrap_or_default();
+        lines.push(format!("guarantee of {}: {}{condition}", sink.sink, sink.guarantee));
+    }
+    if !report.signature.is_empty() {
+        lines.push(format!("signature {}", report.signature));
+    }
+    lines.extend(warnings.iter().map(|warning| format!("warning: {}: {}", warning.field, warning.message)));
+    for violation in &report.violations {
+        lines.push(format!("error: {} [{}]: {}", violation.field, violation.reason, violation.message));
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}
