@@ -143,7 +143,7 @@ fn dispatch(command: &Command) -> ExitCode {
         }
     };
     match command {
-        Command::Run(args) => run::run(args, loaded.resolved),
+        Command::Run(args) => run::run(args, &loaded.resolved),
         Command::Plan { json, .. } => describe::plan(&loaded.resolved, *json),
         Command::Validate { json, .. } => describe::validate(&loaded.resolved, loaded.spec.as_ref(), *json),
     }

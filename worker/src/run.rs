@@ -50,7 +50,7 @@ struct Worker {
 }
 
 /// Runs a job until asked to stop, fenced, or stopped by a bad record.
-pub(crate) fn run(args: &RunArgs, job: ResolvedJob) -> ExitCode {
+pub(crate) fn run(args: &RunArgs, job: &ResolvedJob) -> ExitCode {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let end = |code: ExitCode, reason: Reason, message: &str| {
         let report = WorkerError { reason: reason.to_string(), message: message.to_owned(), at_ms: clock.unix_ms() };
@@ -83,7 +83,7 @@ pub(crate) fn run(args: &RunArgs, job: ResolvedJob) -> ExitCode {
         Ok(server) => server,
         Err(error) => return end(ExitCode::Failure, Reason::WorkerErrors, &format!("{}: {error}", args.http_addr)),
     };
-    let exit = if worker.fenced.is_some() { stay_idle(&worker) } else { work(&worker, &job, &plan, connection) };
+    let exit = if worker.fenced.is_some() { stay_idle(&worker) } else { work(&worker, job, &plan, &connection) };
     server.stop();
     match exit {
         SlotExit::Drained => ExitCode::Ok,
@@ -106,7 +106,7 @@ fn stay_idle(worker: &Worker) -> SlotExit {
     SlotExit::Drained
 }
 
-fn work(worker: &Arc<Worker>, job: &ResolvedJob, plan: &Plan, connection: ConnectionSettings) -> SlotExit {
+fn work(worker: &Arc<Worker>, job: &ResolvedJob, plan: &Plan, connection: &ConnectionSettings) -> SlotExit {
     info!(
         job = job.name,
         namespace = job.namespace,
