@@ -3,7 +3,7 @@
 mod retry;
 mod route;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::error::RpcError;
 use super::types::{BrokerId, Metadata};
 
 pub(super) use retry::Retry;
-pub(super) use route::{CoordinatorKind, Routed, Routes, unanswered};
+pub(super) use route::{Answers, CoordinatorKind, Routed, Routes, unanswered};
 
 /// How long things may take.
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +75,8 @@ struct Known {
     brokers: BTreeMap<BrokerId, HostPort>,
     coordinators: HashMap<(CoordinatorKind, String), BrokerId>,
     connections: HashMap<HostPort, Arc<Slot>>,
+    /// Peers whose last dial failed: asked last when any broker will do.
+    unreachable: HashSet<HostPort>,
 }
 
 /// The connection to a peer. The lock is held while dialling, so that a peer is dialled once.
@@ -117,26 +119,48 @@ impl Cluster {
     /// A connection to the peer: the one there is, or a new one.
     pub(super) async fn connection(&self, peer: &HostPort, deadline: Instant) -> Result<Arc<Connection>, RpcError> {
         let slot = Arc::clone(self.known().connections.entry(peer.clone()).or_default());
-        let mut slot = slot.lock().await;
+        let started = Instant::now();
+        let late = |_| RpcError::ConnectTimeout { peer: peer.clone(), after: started.elapsed() };
+        let mut slot = tokio::time::timeout_at(deadline, slot.lock()).await.map_err(late)?;
         if let Some(connection) = slot.as_ref().filter(|connection| connection.is_usable()) {
             return Ok(Arc::clone(connection));
         }
-        let connection = Arc::new(self.inner.dialer.dial(peer, deadline).await?);
+        let dialled = self.inner.dialer.dial(peer, deadline).await;
+        let connection = match dialled {
+            Ok(connection) => Arc::new(connection),
+            Err(error) => {
+                self.known().unreachable.insert(peer.clone());
+                return Err(error);
+            }
+        };
+        self.known().unreachable.remove(peer);
         tracing::debug!(peer = %peer, "connected");
         *slot = Some(Arc::clone(&connection));
         Ok(connection)
     }
 
-    /// A connection to any broker: those the cluster named first, then those of the settings.
-    pub(super) async fn any(&self, deadline: Instant) -> Result<Arc<Connection>, RpcError> {
-        let mut peers: Vec<HostPort> = self.known().brokers.values().cloned().collect();
+    /// Where to look for any broker: connections that are open, then brokers the cluster named and those of the settings,
+    /// at last those that could not be reached. A broker that swallows packets costs the whole time for connecting.
+    fn candidates(&self) -> Vec<HostPort> {
+        let known = self.known();
+        let mut peers: Vec<HostPort> = known.brokers.values().cloned().collect();
         for peer in self.inner.dialer.bootstrap() {
             if !peers.contains(peer) {
                 peers.push(peer.clone());
             }
         }
+        let is_open = |peer: &HostPort| {
+            let slot = known.connections.get(peer).and_then(|slot| slot.try_lock().ok());
+            slot.is_some_and(|slot| slot.as_ref().is_some_and(|connection| connection.is_usable()))
+        };
+        peers.sort_by_cached_key(|peer| (!is_open(peer), known.unreachable.contains(peer)));
+        peers
+    }
+
+    /// A connection to any broker.
+    pub(super) async fn any(&self, deadline: Instant) -> Result<Arc<Connection>, RpcError> {
         let mut last = None;
-        for peer in peers {
+        for peer in self.candidates() {
             match self.connection(&peer, deadline).await {
                 Ok(connection) => return Ok(connection),
                 // The credentials will not please another broker either, and the more are asked the sooner the user is
@@ -169,3 +193,6 @@ impl Cluster {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -212,8 +212,8 @@ impl RpcError {
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Connect { .. } | Self::ConnectTimeout { .. } | Self::UnknownBroker { .. } => ErrorClass::Retry,
-            Self::Closed { sent: Sent::No, .. } => ErrorClass::Retry,
             Self::Closed { source, .. } if matches!(**source, CloseReason::NotKafka(_)) => ErrorClass::Fatal,
+            Self::Closed { sent: Sent::No, .. } => ErrorClass::Retry,
             Self::Closed { .. } | Self::Timeout { .. } | Self::BadAnswer { .. } => ErrorClass::Unknown,
             Self::TlsSetup { .. }
             | Self::Tls { .. }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::error::{BrokerCode, Operation, Resource, Subject};
 use crate::rpc::api::Api;
-use crate::rpc::cluster::{Cluster, CoordinatorKind, Routed, Routes, unanswered};
+use crate::rpc::cluster::{Answers, Cluster, CoordinatorKind, Routed, Routes, unanswered};
 use crate::rpc::connection::Connection;
 use crate::rpc::error::RpcError;
 use crate::rpc::types::TopicPartition;
@@ -66,12 +66,7 @@ impl Routed for OffsetFetch<'_> {
         cluster.forget_coordinators(CoordinatorKind::Group, keys);
     }
 
-    async fn ask(
-        &self,
-        connection: &Connection,
-        keys: &[String],
-        deadline: Instant,
-    ) -> Result<Vec<(String, Result<Offsets, RpcError>)>, RpcError> {
+    async fn ask(&self, connection: &Connection, keys: &[String], deadline: Instant) -> Answers<String, Offsets> {
         let groups = keys.iter().map(|group| {
             OffsetFetchRequestGroup::default()
                 .with_group_id(GroupId(StrBytes::from_string(group.clone())))

@@ -12,15 +12,12 @@ use tokio::time::Instant;
 
 use crate::error::{BrokerCode, Operation, Resource, Subject};
 use crate::rpc::api::Api;
-use crate::rpc::cluster::{Cluster, Routed, Routes};
+use crate::rpc::cluster::{Answers, Cluster, Routed, Routes};
 use crate::rpc::connection::{Connection, millis};
 use crate::rpc::error::RpcError;
 use crate::rpc::types::{
     ActiveProducer, Isolation, NoCoordinatorKnowsThisProducer, OffsetSpec, ProducerIdentity, TopicPartition,
 };
-
-/// Answers of one broker.
-type Answers<T> = Result<Vec<(TopicPartition, Result<T, RpcError>)>, RpcError>;
 
 impl Cluster {
     /// Offsets at an end of partitions. With [`Isolation::ReadCommitted`] the latest is the last stable offset (LSO), else
@@ -127,7 +124,12 @@ impl Routed for ListOffsets {
 
     fn misrouted(&self, _: &Cluster, _: &[TopicPartition]) {}
 
-    async fn ask(&self, connection: &Connection, keys: &[TopicPartition], deadline: Instant) -> Answers<i64> {
+    async fn ask(
+        &self,
+        connection: &Connection,
+        keys: &[TopicPartition],
+        deadline: Instant,
+    ) -> Answers<TopicPartition, i64> {
         let timestamp = match self.spec {
             OffsetSpec::Earliest => -2,
             OffsetSpec::Latest => -1,
@@ -182,7 +184,7 @@ impl Routed for DescribeProducers {
         connection: &Connection,
         keys: &[TopicPartition],
         deadline: Instant,
-    ) -> Answers<Vec<ActiveProducer>> {
+    ) -> Answers<TopicPartition, Vec<ActiveProducer>> {
         let topics = by_topic(keys).into_iter().map(|(topic, partitions)| {
             describe_producers_request::TopicRequest::default()
                 .with_name(name(topic))
@@ -239,7 +241,12 @@ impl Routed for WriteAbortMarkers {
 
     fn misrouted(&self, _: &Cluster, _: &[TopicPartition]) {}
 
-    async fn ask(&self, connection: &Connection, keys: &[TopicPartition], deadline: Instant) -> Answers<()> {
+    async fn ask(
+        &self,
+        connection: &Connection,
+        keys: &[TopicPartition],
+        deadline: Instant,
+    ) -> Answers<TopicPartition, ()> {
         let topics = by_topic(keys).into_iter().map(|(topic, partitions)| {
             write_txn_markers_request::WritableTxnMarkerTopic::default()
                 .with_name(name(topic))

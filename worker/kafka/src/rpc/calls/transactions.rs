@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::error::{BrokerCode, Operation, Resource, Subject};
 use crate::rpc::api::Api;
-use crate::rpc::cluster::{Cluster, CoordinatorKind, Routed, Routes};
+use crate::rpc::cluster::{Answers, Cluster, CoordinatorKind, Routed, Routes};
 use crate::rpc::connection::{Connection, millis};
 use crate::rpc::error::RpcError;
 use crate::rpc::types::{
@@ -28,7 +28,6 @@ use crate::rpc::types::{
 
 /// Result per transactional id.
 pub type PerId<T> = BTreeMap<String, Result<T, RpcError>>;
-type Answers<T> = Result<Vec<(String, Result<T, RpcError>)>, RpcError>;
 
 impl Cluster {
     /// What the coordinators know about ids; `None` for an id they do not know: never used, or expired.
@@ -194,7 +193,7 @@ impl Routed for Describe {
         connection: &Connection,
         keys: &[String],
         deadline: Instant,
-    ) -> Answers<Option<TransactionDescription>> {
+    ) -> Answers<String, Option<TransactionDescription>> {
         let ids = keys.iter().map(|id| wire_id(id)).collect();
         let request = DescribeTransactionsRequest::default().with_transactional_ids(ids);
         let answer = connection.call(&request, deadline).await?;
@@ -234,7 +233,12 @@ impl Routed for Init {
     type Value = ProducerIdentity;
     by_transaction_coordinator!();
 
-    async fn ask(&self, connection: &Connection, keys: &[String], deadline: Instant) -> Answers<ProducerIdentity> {
+    async fn ask(
+        &self,
+        connection: &Connection,
+        keys: &[String],
+        deadline: Instant,
+    ) -> Answers<String, ProducerIdentity> {
         let sent = keys.iter().map(async |id| {
             let request = InitProducerIdRequest::default()
                 .with_transactional_id(Some(wire_id(id)))
@@ -279,7 +283,7 @@ impl Routed for Commit {
         }
     }
 
-    async fn ask(&self, connection: &Connection, keys: &[String], deadline: Instant) -> Answers<CommitAnswer> {
+    async fn ask(&self, connection: &Connection, keys: &[String], deadline: Instant) -> Answers<String, CommitAnswer> {
         let version = connection.version_of::<EndTxnRequest>()?;
         let mut answers = Vec::with_capacity(keys.len());
         for id in keys {

@@ -13,6 +13,7 @@ use crate::rpc::api::Api;
 use crate::rpc::connection::Connection;
 use crate::rpc::error::RpcError;
 use crate::rpc::types::{BrokerId, TopicPartition};
+use crate::settings::HostPort;
 
 use super::Cluster;
 
@@ -38,6 +39,8 @@ impl CoordinatorKind {
 
 /// Result per key.
 pub(in crate::rpc) type Outcomes<K, V> = BTreeMap<K, Result<V, RpcError>>;
+/// What one broker answered.
+pub(in crate::rpc) type Answers<K, V> = Result<Vec<(K, Result<V, RpcError>)>, RpcError>;
 /// The broker of each key.
 pub(in crate::rpc) type Routes<K> = Outcomes<K, BrokerId>;
 
@@ -67,7 +70,7 @@ pub(in crate::rpc) trait Routed: Sync {
         connection: &Connection,
         keys: &[Self::Key],
         deadline: Instant,
-    ) -> impl Future<Output = Result<Vec<(Self::Key, Result<Self::Value, RpcError>)>, RpcError>> + Send;
+    ) -> impl Future<Output = Answers<Self::Key, Self::Value>> + Send;
 
     /// Whether a key is asked again after this error.
     fn again(&self, error: &RpcError) -> bool {
@@ -216,6 +219,9 @@ impl Cluster {
                 None => {
                     let broker = BrokerId(*found.node_id);
                     known.coordinators.insert((kind, key.clone()), broker);
+                    if let Some(port) = u16::try_from(found.port).ok().filter(|port| *port != 0) {
+                        known.brokers.insert(broker, HostPort { host: found.host.to_string(), port });
+                    }
                     Ok(broker)
                 }
                 Some(code) => {

@@ -15,7 +15,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::error::BrokerCode;
 use crate::rpc::api::{ApiTable, Wire};
-use crate::rpc::error::RpcError;
+use crate::rpc::error::{RpcError, Sent};
 use crate::rpc::sasl::{Exchange, Step};
 use crate::rpc::tls;
 use crate::settings::{ConnectionSettings, HostPort, SaslSettings};
@@ -51,9 +51,14 @@ impl Dialer {
     pub(in crate::rpc) async fn dial(&self, peer: &HostPort, deadline: Instant) -> Result<Connection, RpcError> {
         let started = Instant::now();
         let until = deadline.min(started + self.timeout);
+        let late = || RpcError::ConnectTimeout { peer: peer.clone(), after: until.duration_since(started) };
         match tokio::time::timeout_at(until, self.greet(peer, until)).await {
+            Err(_) | Ok(Err(RpcError::Timeout { .. })) => Err(late()),
+            // Of what the caller wants to ask, nothing was sent.
+            Ok(Err(RpcError::Closed { peer, call, source, .. })) => {
+                Err(RpcError::Closed { peer, call, sent: Sent::No, source })
+            }
             Ok(result) => result,
-            Err(_) => Err(RpcError::ConnectTimeout { peer: peer.clone(), after: until.duration_since(started) }),
         }
     }
 
