@@ -196,7 +196,12 @@ pub async fn a_marker_frees_a_partition(world: &World) -> Outcome {
     let permit = NoCoordinatorKnowsThisProducer::i_have_checked_every_coordinator();
     world.cluster.write_abort_markers(permit, open.producer, 0, &both(&topic)).await?;
     ensure!(stable(world, &topic).await? == RECORDS + 2, "still held up");
-    world.cluster.init_producer_ids(&[id.clone()], Duration::from_secs(30)).await.remove(&id).ok_or("no answer")??;
+    world
+        .cluster
+        .init_producer_ids(std::slice::from_ref(&id), Duration::from_secs(30))
+        .await
+        .remove(&id)
+        .ok_or("no answer")??;
     drop(producer);
     Ok(())
 }
