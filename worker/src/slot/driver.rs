@@ -48,6 +48,7 @@ pub(super) struct Driver<'s> {
     /// Metadata by the assignment it was captured with.
     metadata: BTreeMap<Token, GroupMetadata>,
     pub(super) token: Option<Token>,
+    topics: Vec<String>,
     /// Sources of each topic.
     pub(super) sources: Vec<Vec<SourceId>>,
     /// Outputs of the batch just processed.
@@ -80,6 +81,7 @@ impl<'s> Driver<'s> {
         clock: &'s dyn Clock,
     ) -> Self {
         let fencing = config.producer().transactional_id.and_then(|id| Fencing::new(config.connection.clone(), id));
+        let (topics, sources) = config.topics().into_iter().map(|(topic, sources)| (topic.name, sources)).unzip();
         Self {
             config,
             pipeline,
@@ -93,7 +95,8 @@ impl<'s> Driver<'s> {
             fencing,
             metadata: BTreeMap::new(),
             token: None,
-            sources: config.topics().into_iter().map(|(_, sources)| sources).collect(),
+            topics,
+            sources,
             held: Vec::new(),
             open: OpenTransaction::default(),
             ends: BTreeMap::new(),
@@ -379,8 +382,7 @@ impl<'s> Driver<'s> {
     }
 
     pub(super) fn topic_name(&self, partition: Partition) -> &str {
-        let topics = self.consumer.as_ref().map_or(&[][..], Consumer::topics);
-        topics.get(usize::from(partition.topic)).map_or("", String::as_str)
+        self.topics.get(usize::from(partition.topic)).map_or("", String::as_str)
     }
 
     pub(super) fn observe(&self, observation: Observation) {
