@@ -146,7 +146,7 @@ impl Consumer {
     ///
     /// Waits up to `wait` for the first record, and then `gather` for more, so that a trickle makes one batch and not many. All
     /// records are from before the next change of the assignment, which [`Consumer::next_change`] then tells.
-    pub fn poll(&mut self, limit: usize, wait: Duration, gather: Duration) -> Batch {
+    pub fn poll(&mut self, limit: usize, wait: Duration, gather: Duration) -> Batch<'_> {
         let mut messages = Vec::with_capacity(limit);
         self.consume(&mut messages, limit, 0);
         if messages.is_empty() && !self.native.context().has_change() {

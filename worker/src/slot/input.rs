@@ -37,28 +37,24 @@ struct Work {
 impl Driver<'_> {
     /// Reads a batch, processes it, and tells the machine.
     pub(super) fn read(&mut self, wait: Duration, until_tick: Duration) {
-        let Some(consumer) = &mut self.consumer else { return };
+        // Taken out, because the batch must be gone before anything that the machine says can end the consumer.
+        let Some(mut consumer) = self.consumer.take() else { return };
         let batch = consumer.poll(BATCH, wait, GATHER.min(until_tick));
-        for trouble in batch.troubles() {
-            self.trouble(trouble);
-        }
-        if let Some(notice) = self.consumer.as_ref().and_then(fencepost_kafka::consumer::Consumer::take_notice) {
+        let troubles = batch.troubles().to_vec();
+        let read = self.process_polled(&batch);
+        drop(batch);
+        let notice = consumer.take_notice();
+        self.consumer = Some(consumer);
+        if let Some(notice) = notice {
             let error = call_error("reach the brokers", notice.code, notice.message);
             self.report(ErrorKey::Connection, &error, None);
         }
-        let Some(token) = self.token else { return };
-        if batch.is_empty() && batch.ends().is_empty() {
-            return;
+        for trouble in &troubles {
+            self.trouble(trouble);
         }
-        if !self.machine.wants_records() {
-            // Told all the same, so that they are read again.
-            let consumed = batch.iter().map(|m| (m.partition(), m.offset(), m.offset())).collect();
-            let refused = transactional::Batch { token, consumed, outputs: Outputs::None, stop_before: None };
-            self.tell(Event::Batch(refused));
-            return;
-        }
-        match self.process(&batch) {
-            Ok(work) => self.processed(token, &batch, work),
+        match read {
+            Ok(Some(event)) => self.tell(event),
+            Ok(None) => {}
             // Not in a record, so not a matter of `onBadRecord`: the same would happen again.
             Err(error) => {
                 let message = format!("the pipeline failed: {}", fencepost_kafka::error::chain(&error));
@@ -67,7 +63,18 @@ impl Driver<'_> {
         }
     }
 
-    fn processed(&mut self, token: fencepost_protocol::Token, batch: &Batch, mut work: Work) {
+    fn process_polled(&mut self, batch: &Batch<'_>) -> Result<Option<Event>, ProcessError> {
+        let Some(token) = self.token else { return Ok(None) };
+        if batch.is_empty() && batch.ends().is_empty() {
+            return Ok(None);
+        }
+        if !self.machine.wants_records() {
+            // Told all the same, so that they are read again.
+            let consumed = batch.iter().map(|m| (m.partition(), m.offset(), m.offset())).collect();
+            let refused = transactional::Batch { token, consumed, outputs: Outputs::None, stop_before: None };
+            return Ok(Some(Event::Batch(refused)));
+        }
+        let mut work = self.process(batch)?;
         for partition in work.consumed.keys() {
             self.forget_errors_about(*partition);
         }
@@ -81,10 +88,10 @@ impl Driver<'_> {
         let consumed = work.consumed.into_iter().map(|(partition, (first, after))| (partition, first, after)).collect();
         let outputs = if work.outputs.is_empty() { Outputs::None } else { Outputs::Some };
         self.held = work.outputs;
-        self.tell(Event::Batch(transactional::Batch { token, consumed, outputs, stop_before: work.stop_before }));
+        Ok(Some(Event::Batch(transactional::Batch { token, consumed, outputs, stop_before: work.stop_before })))
     }
 
-    fn process(&mut self, batch: &Batch) -> Result<Work, ProcessError> {
+    fn process(&mut self, batch: &Batch<'_>) -> Result<Work, ProcessError> {
         let started = self.clock.now();
         let mut work = Work::default();
         let mut by_topic: Vec<Vec<Message<'_>>> = vec![Vec::new(); self.sources.len()];

@@ -1,5 +1,6 @@
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_void};
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use fencepost_protocol::{Offset, Partition};
@@ -21,25 +22,27 @@ pub struct Trouble {
     pub message: String,
 }
 
-/// Records as librdkafka fetched them. Owns them; they are freed with it.
+/// Records as librdkafka fetched them. Owns them; they are freed with it, which must be before their consumer ends: its destruction
+/// waits for them.
 #[derive(Debug)]
-pub struct Batch {
+pub struct Batch<'c> {
     /// Topic numbers and messages, in the order of arrival. Never null.
     records: Vec<(u16, NonNull<sys::rd_kafka_message_t>)>,
     ends: Vec<(Partition, Offset)>,
     troubles: Vec<Trouble>,
+    consumer: PhantomData<&'c ()>,
 }
 
 // SAFETY: messages may be read and freed on any thread.
-unsafe impl Send for Batch {}
+unsafe impl Send for Batch<'_> {}
 
-impl Batch {
+impl Batch<'_> {
     pub(super) fn new(
         messages: Vec<*mut sys::rd_kafka_message_t>,
         topics: &[String],
         handles: &mut HashMap<usize, u16>,
     ) -> Self {
-        let mut batch = Self { records: Vec::with_capacity(messages.len()), ends: Vec::new(), troubles: Vec::new() };
+        let mut batch = Self { records: Vec::with_capacity(messages.len()), ends: Vec::new(), troubles: Vec::new(), consumer: PhantomData };
         for message in messages.into_iter().filter_map(NonNull::new) {
             // SAFETY: the message is owned and has not been freed.
             let raw = unsafe { message.as_ref() };
@@ -106,7 +109,7 @@ impl Batch {
     }
 }
 
-impl Drop for Batch {
+impl Drop for Batch<'_> {
     fn drop(&mut self) {
         for (_, message) in &self.records {
             // SAFETY: owned; nothing borrowed from the batch is left.
