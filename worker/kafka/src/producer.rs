@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use fencepost_protocol::{Offset, Partition};
 use rdkafka::bindings as sys;
+use rdkafka::types::RDKafkaErrorCode as Code;
 use tokio::time::Instant;
 
 use crate::consumer::GroupMetadata;
@@ -24,6 +25,9 @@ pub use partitioner::partition_of;
 
 /// Records per call of librdkafka: enough to make the lock cheap, few enough to stay in the cache.
 const CHUNK: usize = 1_000;
+
+/// How soon it is noticed that the brokers refuse us.
+const INIT_SLICE: Duration = Duration::from_millis(500);
 
 /// How long a partition count is believed. The same as the clients of Kafka do.
 const PARTITIONS_MAX_AGE: Duration = Duration::from_secs(300);
@@ -154,9 +158,27 @@ impl Producer {
     /// # Errors
     /// Among others when the transaction timeout is above the brokers' limit, or permission on the id is missing.
     pub fn init_transactions(&self, within: Duration) -> Result<(), ClientError> {
-        // SAFETY: the instance is valid.
-        let error = unsafe { sys::rd_kafka_init_transactions(self.native.ptr(), millis(within)) };
-        self.transactional("initialise transactions", error)
+        let deadline = Instant::now() + within;
+        loop {
+            // In slices, which librdkafka resumes: only between them can be heard why the brokers do not answer.
+            // SAFETY: the instance is valid.
+            let error = unsafe { sys::rd_kafka_init_transactions(self.native.ptr(), millis(INIT_SLICE)) };
+            let Err(error) = self.transactional("initialise transactions", error) else { return Ok(()) };
+            if error.code() != Some(Code::OperationTimedOut) {
+                return Err(error);
+            }
+            self.serve();
+            let notice = self.notice();
+            let is_hopeless = notice.as_ref().is_some_and(|notice| {
+                matches!(notice.code, Code::Authentication | Code::SSL | Code::UnsupportedFeature)
+            });
+            if is_hopeless || Instant::now() >= deadline {
+                return Err(match notice {
+                    Some(notice) => ClientError::call("initialise transactions", notice.code, notice.message).about(self.subject()),
+                    None => error,
+                });
+            }
+        }
     }
 
     /// Begins a transaction. Local: nothing is sent.

@@ -155,7 +155,9 @@ impl Driver<'_> {
         if error.class() != ErrorClass::Unknown {
             return None;
         }
-        let notice = self.producer.as_ref().filter(|_| call != Call::Resolve).and_then(Producer::notice)?;
+        let producer = self.producer.as_ref().filter(|_| call != Call::Resolve)?;
+        producer.serve();
+        let notice = producer.notice()?;
         let subject = Subject::new(Operation::Write, Resource::TransactionalId(self.config.transactional_id.clone()));
         Some(ClientError::Call {
             step: "reach the brokers",
