@@ -174,7 +174,9 @@ impl Producer {
             });
             if is_hopeless || Instant::now() >= deadline {
                 return Err(match notice {
-                    Some(notice) => ClientError::call("initialise transactions", notice.code, notice.message).about(self.subject()),
+                    Some(notice) => {
+                        ClientError::call("initialise transactions", notice.code, notice.message).about(self.subject())
+                    }
                     None => error,
                 });
             }

@@ -24,6 +24,9 @@ const IDLE_WAIT: Duration = Duration::from_millis(100);
 /// How often the status is brought up to date while nothing is committed.
 const STATUS_INTERVAL: Duration = Duration::from_millis(500);
 
+const UNKNOWN_POSITION_ADVICE: &str = "Nothing is skipped on its own. To go on without those records, suspend the job and set the \
+                                       position of its consumer group: kafka-consumer-groups.sh --reset-offsets";
+
 /// What the open transaction holds, for metrics.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct OpenTransaction {
@@ -296,9 +299,14 @@ impl<'s> Driver<'s> {
     fn rewind(&mut self, positions: &[(Partition, Offset)]) {
         let within = self.config.call_timeout();
         let Some(consumer) = &mut self.consumer else { return };
-        // Until this succeeds the consumer would deliver what comes after the gap, so there is no going on without it.
+        // Until this succeeds the consumer would deliver what comes after the gap, so there is no going on without it. It fails when
+        // fetching has not begun yet, or has just ended with the assignment.
         if let Err(error) = consumer.seek(positions, within) {
-            self.report(ErrorKey::Group, &error, None);
+            info!(
+                slot = self.config.slot,
+                error = chain(&error),
+                "joining the group again, to read from a known position"
+            );
             self.replace_consumer();
         }
     }
@@ -415,8 +423,12 @@ impl<'s> Driver<'s> {
         let cause = error.cause(subject.unwrap_or(&group));
         warn!(slot = self.config.slot, class = class.label(), error = chain(error), "cannot go on");
         self.observe(Observation::Error(class));
-        let reason: &'static str = cause.reason().into();
-        let message = format!("{}. {}", chain(error), cause.advice());
+        let (reason, advice) = match error {
+            // Nobody but a person can say that the records may be done without.
+            ClientError::UnknownPosition { .. } => ("WorkerErrors", UNKNOWN_POSITION_ADVICE.to_owned()),
+            _ => (cause.reason().into(), cause.advice()),
+        };
+        let message = format!("{}. {advice}", chain(error));
         self.stats.set_error(key, WorkerError { reason: reason.to_owned(), message, at_ms: self.clock.unix_ms() });
         class
     }

@@ -42,14 +42,19 @@ impl Batch<'_> {
         topics: &[String],
         handles: &mut HashMap<usize, u16>,
     ) -> Self {
-        let mut batch = Self { records: Vec::with_capacity(messages.len()), ends: Vec::new(), troubles: Vec::new(), consumer: PhantomData };
+        let mut batch = Self {
+            records: Vec::with_capacity(messages.len()),
+            ends: Vec::new(),
+            troubles: Vec::new(),
+            consumer: PhantomData,
+        };
         for message in messages.into_iter().filter_map(NonNull::new) {
             // SAFETY: the message is owned and has not been freed.
             let raw = unsafe { message.as_ref() };
             let topic = topic_number(raw.rkt, topics, handles);
             match (raw.err, topic) {
                 (sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR, Some(topic)) => {
-                    batch.records.push((topic, message))
+                    batch.records.push((topic, message));
                 }
                 (err, topic) => {
                     let partition =

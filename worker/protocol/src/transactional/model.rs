@@ -9,5 +9,4 @@ mod broker;
 mod worker;
 mod world;
 
-pub(super) use broker::PARTITIONS;
 pub(super) use world::{Action, FAULTS, World};

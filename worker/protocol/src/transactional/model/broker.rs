@@ -4,7 +4,7 @@ use crate::transactional::Class;
 use crate::{Partition, Token};
 
 /// Input partitions of the model.
-pub(in super::super) const PARTITIONS: i32 = 3;
+const PARTITIONS: i32 = 3;
 /// Records in each of them.
 pub(super) const RECORDS: i64 = 12;
 
@@ -150,7 +150,7 @@ impl Broker {
 
     pub(super) fn deliver_delayed(&mut self) {
         for (id, epoch) in std::mem::take(&mut self.delayed) {
-            let _ = self.commit(id, epoch);
+            let _refused_when_stale = self.commit(id, epoch);
         }
     }
 

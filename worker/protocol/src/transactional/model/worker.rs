@@ -58,10 +58,6 @@ impl Worker {
         worker
     }
 
-    pub(super) fn is_running(&self) -> bool {
-        self.exit.is_none()
-    }
-
     pub(super) fn tell(&mut self, event: Event) {
         if let Event::Assigned { token, .. } = &event {
             self.token = Some(*token);

@@ -1,1 +1,319 @@
+//! Each rule of the protocol, in the smallest story that shows it.
 
+use rstest::rstest;
+use strum::IntoEnumIterator;
+
+use crate::transactional::{
+    Batch, Call, Class, Effect, Event, Exit, MAX_RETRIES, Machine, Mode, Outputs, Start, State,
+};
+use crate::{Offset, Partition, Token};
+
+const TOKEN: Token = Token(1);
+const P0: Partition = Partition::new(0, 0);
+const P1: Partition = Partition::new(0, 1);
+
+/// A machine that owns two partitions, committed at 10.
+fn running(mode: Mode) -> Machine {
+    let mut machine = Machine::new(mode);
+    assert_eq!(machine.on(Event::Start), [Effect::OpenProducer]);
+    assert_eq!(machine.on(Event::Done(Call::OpenProducer)), []);
+    let effects = machine.on(Event::Assigned { token: TOKEN, partitions: vec![P0, P1] });
+    assert_eq!(effects, [Effect::Resolve(vec![P0, P1])]);
+    let found = vec![(P0, Start::Committed(Offset(10))), (P1, Start::Committed(Offset(10)))];
+    assert_eq!(machine.on(Event::Resolved(found)), [Effect::Read(vec![(P0, Offset(10)), (P1, Offset(10))])]);
+    machine
+}
+
+fn batch(partition: Partition, first: i64, after: i64, outputs: Outputs) -> Event {
+    Event::Batch(Batch {
+        token: TOKEN,
+        consumed: vec![(partition, Offset(first), Offset(after))],
+        outputs,
+        stop_before: None,
+    })
+}
+
+/// Answers every call with success until nothing is left to do; returns all effects.
+fn settle(machine: &mut Machine, first: Vec<Effect>) -> Vec<Effect> {
+    let mut all = first.clone();
+    let mut last = first;
+    while let Some(call) = last.last().and_then(Effect::call) {
+        last = machine.on(Event::Done(call));
+        all.extend(last.clone());
+    }
+    all
+}
+
+fn tell(machine: &mut Machine, event: Event) -> Vec<Effect> {
+    let effects = machine.on(event);
+    settle(machine, effects)
+}
+
+/// A machine with outputs of `P0` up to 15 in an open transaction.
+fn open(mode: Mode) -> Machine {
+    let mut machine = running(mode);
+    drop(tell(&mut machine, batch(P0, 10, 15, Outputs::Some)));
+    assert_eq!(machine.state(), State::Open);
+    machine
+}
+
+#[test]
+fn a_transaction_begins_with_the_first_output_and_ends_with_the_positions_of_what_was_read() {
+    let mut machine = running(Mode::ExactlyOnce);
+    assert_eq!(tell(&mut machine, batch(P0, 10, 15, Outputs::Some)), [Effect::Begin, Effect::Produce]);
+    assert_eq!(tell(&mut machine, batch(P1, 12, 13, Outputs::Some)), [Effect::Produce]);
+    let offsets = vec![(P0, Offset(15)), (P1, Offset(13))];
+    assert_eq!(tell(&mut machine, Event::Tick), [Effect::Flush, Effect::SendOffsets(TOKEN, offsets), Effect::Commit]);
+    assert_eq!(machine.state(), State::Idle);
+}
+
+#[test]
+fn at_least_once_commits_positions_after_the_deliveries_and_without_a_transaction() {
+    let mut machine = running(Mode::AtLeastOnce);
+    assert_eq!(tell(&mut machine, batch(P0, 10, 15, Outputs::Some)), [Effect::Produce]);
+    assert_eq!(tell(&mut machine, Event::Tick), [Effect::Flush, Effect::CommitOffsets(TOKEN, vec![(P0, Offset(15))])]);
+}
+
+#[rstest]
+#[case(Mode::ExactlyOnce)]
+#[case(Mode::AtLeastOnce)]
+fn an_interval_without_records_sends_nothing(#[case] mode: Mode) {
+    let mut machine = running(mode);
+    assert_eq!(tell(&mut machine, Event::Tick), []);
+    drop(tell(&mut machine, batch(P0, 10, 15, Outputs::Some)));
+    drop(tell(&mut machine, Event::Tick));
+    assert_eq!(tell(&mut machine, Event::Tick), []);
+}
+
+#[test]
+fn records_that_are_filtered_out_still_move_the_position() {
+    let mut machine = running(Mode::ExactlyOnce);
+    assert_eq!(tell(&mut machine, batch(P0, 10, 15, Outputs::None)), []);
+    let commit = [Effect::Begin, Effect::SendOffsets(TOKEN, vec![(P0, Offset(15))]), Effect::Commit];
+    assert_eq!(tell(&mut machine, Event::Tick), commit);
+}
+
+#[test]
+fn a_chosen_start_is_committed_before_any_record_comes() {
+    let mut machine = Machine::new(Mode::ExactlyOnce);
+    drop(tell(&mut machine, Event::Start));
+    drop(machine.on(Event::Assigned { token: TOKEN, partitions: vec![P0] }));
+    drop(machine.on(Event::Resolved(vec![(P0, Start::Chosen(Offset(40)))])));
+    let commit = [Effect::Begin, Effect::SendOffsets(TOKEN, vec![(P0, Offset(40))]), Effect::Commit];
+    assert_eq!(tell(&mut machine, Event::Tick), commit);
+}
+
+#[test]
+fn partitions_are_given_up_only_after_the_transaction_is_finished() {
+    let mut machine = open(Mode::ExactlyOnce);
+    let effects = tell(&mut machine, Event::Revoked(vec![P0, P1]));
+    let offsets = vec![(P0, Offset(15))];
+    assert_eq!(
+        effects,
+        [Effect::Flush, Effect::SendOffsets(TOKEN, offsets), Effect::Commit, Effect::GiveUp(vec![P0, P1])]
+    );
+    assert!(!machine.owns(P0));
+}
+
+#[test]
+fn lost_partitions_abort_the_transaction_and_are_never_committed() {
+    let mut machine = open(Mode::ExactlyOnce);
+    drop(tell(&mut machine, batch(P1, 10, 11, Outputs::Some)));
+    let effects = tell(&mut machine, Event::Lost(vec![P0]));
+    assert_eq!(effects, [Effect::Abort, Effect::GiveUp(vec![P0]), Effect::Rewind(vec![(P1, Offset(10))])]);
+    assert_eq!(tell(&mut machine, Event::Tick), []);
+}
+
+#[test]
+fn a_loss_while_the_commit_is_under_way_does_not_let_it_reach_the_offsets() {
+    let mut machine = open(Mode::ExactlyOnce);
+    assert_eq!(machine.on(Event::Tick), [Effect::Flush]);
+    assert_eq!(machine.on(Event::Lost(vec![P0, P1])), []);
+    assert_eq!(machine.on(Event::Done(Call::Flush)), [Effect::Abort]);
+}
+
+#[test]
+fn an_assignment_of_nothing_is_answered_too() {
+    let mut machine = Machine::new(Mode::ExactlyOnce);
+    drop(tell(&mut machine, Event::Start));
+    let effects = machine.on(Event::Assigned { token: TOKEN, partitions: Vec::new() });
+    assert_eq!(effects, [Effect::Read(Vec::new())]);
+}
+
+#[test]
+fn a_batch_of_another_assignment_is_dropped_and_read_again() {
+    let mut machine = running(Mode::ExactlyOnce);
+    let stale = Batch {
+        token: Token(0),
+        consumed: vec![(P0, Offset(10), Offset(15))],
+        outputs: Outputs::Some,
+        stop_before: None,
+    };
+    let effects = machine.on(Event::Batch(stale));
+    assert_eq!(effects, [Effect::Discard, Effect::Rewind(vec![(P0, Offset(10)), (P1, Offset(10))])]);
+}
+
+#[rstest]
+#[case::below_the_position(batch(P0, 9, 15, Outputs::Some))]
+#[case::not_owned(batch(Partition::new(3, 0), 0, 1, Outputs::Some))]
+fn a_batch_that_does_not_fit_the_positions_is_dropped(#[case] event: Event) {
+    let mut machine = running(Mode::ExactlyOnce);
+    assert_eq!(machine.on(event).first(), Some(&Effect::Discard));
+}
+
+#[test]
+fn a_batch_dropped_inside_a_transaction_is_read_again_from_where_the_transaction_stands() {
+    let mut machine = open(Mode::ExactlyOnce);
+    let effects = machine.on(batch(P0, 11, 20, Outputs::Some));
+    assert_eq!(effects, [Effect::Discard, Effect::Rewind(vec![(P0, Offset(15)), (P1, Offset(10))])]);
+    let effects = tell(&mut machine, Event::Tick);
+    assert!(effects.contains(&Effect::SendOffsets(TOKEN, vec![(P0, Offset(15))])), "{effects:?}");
+}
+
+#[rstest]
+#[case(Class::Abort)]
+#[case(Class::Refresh)]
+fn an_abortable_failure_goes_back_to_the_committed_positions(#[case] class: Class) {
+    let mut machine = open(Mode::ExactlyOnce);
+    drop(machine.on(Event::Tick));
+    assert_eq!(machine.on(Event::Failed(Call::Flush, class)), [Effect::Abort]);
+    assert_eq!(machine.on(Event::Done(Call::Abort)), [Effect::Backoff { attempt: 1 }]);
+    let again = vec![(P0, Offset(10)), (P1, Offset(10))];
+    assert_eq!(machine.on(Event::BackoffOver), [Effect::Rewind(again)]);
+}
+
+#[rstest]
+#[case::after_a_timeout(Class::Unknown)]
+#[case(Class::Recreate)]
+#[case(Class::Fatal)]
+fn a_commit_that_may_have_happened_is_resolved_after_the_next_initialisation(#[case] class: Class) {
+    let mut machine = open(Mode::ExactlyOnce);
+    drop(machine.on(Event::Tick));
+    drop(machine.on(Event::Done(Call::Flush)));
+    drop(machine.on(Event::Done(Call::SendOffsets)));
+    let effects = machine.on(Event::Failed(Call::Commit, class));
+    assert_eq!(effects, [Effect::DropProducer, Effect::Backoff { attempt: 1 }]);
+    assert_eq!(machine.on(Event::BackoffOver), [Effect::OpenProducer]);
+    assert_eq!(machine.on(Event::Done(Call::OpenProducer)), [Effect::Resolve(vec![P0, P1])]);
+    // It had happened for the one partition that was in it.
+    let found = vec![(P0, Start::Committed(Offset(15))), (P1, Start::Committed(Offset(10)))];
+    let effects = machine.on(Event::Resolved(found));
+    assert_eq!(effects, [Effect::Rewind(vec![(P0, Offset(15)), (P1, Offset(10))])]);
+}
+
+#[test]
+fn nothing_is_read_while_the_positions_are_in_doubt() {
+    let mut machine = open(Mode::ExactlyOnce);
+    drop(machine.on(Event::Tick));
+    drop(machine.on(Event::Failed(Call::Flush, Class::Unknown)));
+    assert!(!machine.wants_records());
+    assert_eq!(machine.on(batch(P0, 15, 16, Outputs::Some)), [Effect::Discard]);
+}
+
+#[test]
+fn a_retry_is_bounded() {
+    let mut machine = open(Mode::ExactlyOnce);
+    drop(machine.on(Event::Tick));
+    for _ in 0..MAX_RETRIES {
+        assert_eq!(machine.on(Event::Failed(Call::Flush, Class::Retry)), [Effect::Flush]);
+    }
+    let effects = machine.on(Event::Failed(Call::Flush, Class::Retry));
+    assert_eq!(effects.first(), Some(&Effect::DropProducer));
+}
+
+#[test]
+fn outputs_are_not_handed_over_twice() {
+    let mut machine = running(Mode::ExactlyOnce);
+    drop(machine.on(batch(P0, 10, 15, Outputs::Some)));
+    drop(machine.on(Event::Done(Call::Begin)));
+    let effects = machine.on(Event::Failed(Call::Produce, Class::Retry));
+    assert_eq!(effects.first(), Some(&Effect::DropProducer));
+}
+
+#[test]
+fn waits_grow_until_something_is_committed() {
+    let mut machine = Machine::new(Mode::ExactlyOnce);
+    drop(machine.on(Event::Start));
+    for attempt in 1..5 {
+        let effects = machine.on(Event::Failed(Call::OpenProducer, Class::Fatal));
+        assert_eq!(effects, [Effect::DropProducer, Effect::Backoff { attempt }]);
+        assert_eq!(machine.on(Event::BackoffOver), [Effect::OpenProducer]);
+    }
+}
+
+#[test]
+fn being_fenced_is_the_end_in_every_call() {
+    for call in [Call::Flush, Call::SendOffsets, Call::Commit] {
+        let mut machine = open(Mode::ExactlyOnce);
+        let mut last = machine.on(Event::Tick);
+        while last.last().and_then(Effect::call) != Some(call) {
+            last = machine.on(Event::Done(last.last().and_then(Effect::call).unwrap()));
+        }
+        assert_eq!(machine.on(Event::Failed(call, Class::Fenced)), [Effect::Stop(Exit::Fenced)]);
+        assert_eq!(machine.on(Event::Start), []);
+    }
+}
+
+#[test]
+fn a_drain_commits_and_then_stops() {
+    let mut machine = open(Mode::ExactlyOnce);
+    let effects = tell(&mut machine, Event::Drain);
+    assert_eq!(effects.last(), Some(&Effect::Stop(Exit::Drained)));
+    assert!(effects.contains(&Effect::Commit));
+}
+
+#[test]
+fn a_drain_that_can_neither_commit_nor_abort_says_so() {
+    let mut machine = open(Mode::ExactlyOnce);
+    drop(machine.on(Event::Drain));
+    let effects = machine.on(Event::Failed(Call::Flush, Class::Unknown));
+    assert_eq!(effects.last(), Some(&Effect::Stop(Exit::Abandoned)));
+}
+
+#[test]
+fn a_bad_record_stops_the_slot_after_everything_before_it_is_committed() {
+    let mut machine = running(Mode::ExactlyOnce);
+    let bad = Batch {
+        token: TOKEN,
+        consumed: vec![(P0, Offset(10), Offset(12))],
+        outputs: Outputs::Some,
+        stop_before: Some((P0, Offset(12))),
+    };
+    let effects = tell(&mut machine, Event::Batch(bad));
+    assert!(effects.contains(&Effect::SendOffsets(TOKEN, vec![(P0, Offset(12))])), "{effects:?}");
+    assert_eq!(effects.last(), Some(&Effect::Stop(Exit::BadRecord(P0, Offset(12)))));
+}
+
+#[test]
+fn a_bad_record_whose_transaction_fails_is_met_again() {
+    let mut machine = running(Mode::ExactlyOnce);
+    let bad = Batch {
+        token: TOKEN,
+        consumed: vec![(P0, Offset(10), Offset(12))],
+        outputs: Outputs::Some,
+        stop_before: Some((P0, Offset(12))),
+    };
+    drop(machine.on(Event::Batch(bad)));
+    drop(machine.on(Event::Done(Call::Begin)));
+    drop(machine.on(Event::Done(Call::Produce)));
+    drop(machine.on(Event::Failed(Call::Flush, Class::Abort)));
+    drop(machine.on(Event::Done(Call::Abort)));
+    drop(machine.on(Event::BackoffOver));
+    assert!(machine.wants_records());
+}
+
+#[test]
+fn an_answer_that_nobody_waits_for_is_a_bug_and_not_ignored() {
+    let mut machine = running(Mode::ExactlyOnce);
+    assert_eq!(machine.on(Event::Done(Call::Commit)), [Effect::Stop(Exit::Broken)]);
+    assert!(machine.broken().is_some());
+}
+
+#[test]
+fn every_state_but_the_last_can_be_left_and_every_state_can_be_reached() {
+    for state in State::iter() {
+        assert_eq!(state.next().is_empty(), state == State::Stopped, "{state}");
+        let is_reachable = State::iter().any(|from| from.may_become(state)) || state == State::Closed;
+        assert!(is_reachable, "{state}");
+    }
+}
