@@ -11,6 +11,7 @@ pub mod cluster;
 pub mod command;
 pub mod faults;
 pub mod images;
+pub mod load;
 pub mod ns;
 pub mod packages;
 pub mod paths;

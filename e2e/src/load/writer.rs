@@ -1,0 +1,181 @@
+//! The thread that writes.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use fencepost_oracle::Connection;
+use rdkafka::client::ClientContext;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
+
+use super::{Amount, Error, Grouping, Order, Plan, Shared, Summary};
+use crate::wait::Deadline;
+
+/// Long enough for a broker that is stopped and started again.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How often the rate is kept, and the end is looked for.
+const TICK: Duration = Duration::from_millis(20);
+const FAR: Duration = Duration::from_secs(86_400);
+
+/// Counts what the brokers confirm.
+struct Confirmations {
+    shared: Arc<Shared>,
+    refused: Mutex<Option<(u64, String)>>,
+}
+
+impl ClientContext for Confirmations {}
+
+impl ProducerContext for Confirmations {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
+        match result {
+            Ok(_) => {
+                self.shared.confirmed.fetch_add(1, Ordering::Relaxed);
+            }
+            Err((error, _)) => {
+                let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+                refused.get_or_insert_with(|| (0, error.to_string())).0 += 1;
+            }
+        }
+    }
+}
+
+/// Writes what a plan says.
+pub(super) struct Writer {
+    producer: BaseProducer<Confirmations>,
+    plan: Plan,
+    shared: Arc<Shared>,
+    next: u64,
+    summary: Summary,
+}
+
+impl Writer {
+    pub(super) fn new(connection: &Connection, plan: Plan, shared: Arc<Shared>) -> Result<Self, Error> {
+        let mut config = connection.config();
+        config
+            .set("enable.idempotence", "true")
+            .set("linger.ms", "5")
+            .set("retry.backoff.ms", "50")
+            .set("reconnect.backoff.max.ms", "500")
+            .set("message.timeout.ms", PATIENCE.as_millis().to_string());
+        if matches!(plan.grouping, Grouping::Transactions { .. }) {
+            config
+                .set("transactional.id", format!("load-{}", plan.topic))
+                .set("transaction.timeout.ms", PATIENCE.as_millis().to_string());
+        }
+        let context = Confirmations { shared: Arc::clone(&shared), refused: Mutex::new(None) };
+        let producer = config
+            .create_with_context(context)
+            .map_err(|source| Error::Client { topic: plan.topic.clone(), source })?;
+        Ok(Self { producer, plan, shared, next: 0, summary: Summary::default() })
+    }
+
+    pub(super) fn run(mut self) -> Result<Summary, Error> {
+        match self.plan.grouping {
+            Grouping::Plain => self.plain()?,
+            Grouping::Transactions { records, abort_every } => self.transactions(records, abort_every)?,
+        }
+        self.confirm_all()?;
+        Ok(self.summary)
+    }
+
+    fn plain(&mut self) -> Result<(), Error> {
+        let clock = Deadline::after(FAR);
+        while !self.finished() {
+            while self.next < self.due(clock) && !self.finished() {
+                self.write()?;
+                self.summary.committed += 1;
+            }
+            self.producer.poll(TICK);
+        }
+        Ok(())
+    }
+
+    fn transactions(&mut self, records: u64, abort_every: u64) -> Result<(), Error> {
+        let topic = self.plan.topic.clone();
+        let failed = |what| {
+            let topic = topic.clone();
+            move |source| Error::Transaction { what, topic, source }
+        };
+        self.producer.init_transactions(PATIENCE).map_err(failed("prepare"))?;
+        let clock = Deadline::after(FAR);
+        for number in 1_u64.. {
+            if self.finished() {
+                break;
+            }
+            self.producer.begin_transaction().map_err(failed("begin"))?;
+            let before = self.summary.defective;
+            let mut written = 0;
+            while written < records && !self.finished() {
+                if self.next >= self.due(clock) {
+                    self.producer.poll(TICK);
+                    continue;
+                }
+                self.write()?;
+                written += 1;
+            }
+            // An aborted record that never reached the log would test nothing.
+            self.confirm_all()?;
+            if number % abort_every.max(1) == 0 {
+                self.producer.abort_transaction(PATIENCE).map_err(failed("abort"))?;
+                self.summary.aborted += written;
+                self.summary.defective = before;
+            } else {
+                self.producer.commit_transaction(PATIENCE).map_err(failed("commit"))?;
+                self.summary.committed += written;
+            }
+        }
+        Ok(())
+    }
+
+    fn finished(&self) -> bool {
+        let full = matches!(self.plan.amount, Amount::Records(count) if self.next >= count);
+        full || self.shared.stop.load(Ordering::Relaxed)
+    }
+
+    /// Records that may have been written by now.
+    fn due(&self, clock: Deadline) -> u64 {
+        if self.plan.rate == 0 {
+            return u64::MAX;
+        }
+        let elapsed = u64::try_from(clock.elapsed().as_millis()).unwrap_or(u64::MAX);
+        elapsed.saturating_mul(u64::from(self.plan.rate)) / 1000 + 1
+    }
+
+    fn write(&mut self) -> Result<(), Error> {
+        let partitions = u64::from(self.plan.partitions.max(1).unsigned_abs());
+        let partition = i32::try_from(self.next % partitions).unwrap_or_default();
+        let order = Order::numbered(self.plan.stream, partition, self.next / partitions);
+        let (key, value) = match self.plan.defects.of(partition, order.seq) {
+            None => (order.key().into_bytes(), Some(order.value().into_bytes())),
+            Some(defect) => {
+                self.summary.defective += 1;
+                defect.spoil(&order)
+            }
+        };
+        let mut record = BaseRecord::to(&self.plan.topic).partition(partition).key(&key);
+        record.payload = value.as_deref();
+        while let Err((error, again)) = self.producer.send(record) {
+            if error != KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull) {
+                return Err(Error::Write { topic: self.plan.topic.clone(), source: error });
+            }
+            record = again;
+            self.producer.poll(TICK);
+        }
+        self.next += 1;
+        Ok(())
+    }
+
+    fn confirm_all(&self) -> Result<(), Error> {
+        let deadline = Deadline::after(PATIENCE);
+        while self.producer.in_flight_count() > 0 && !deadline.passed() {
+            self.producer.poll(TICK);
+        }
+        let refused = self.producer.context().refused.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let open = u64::try_from(self.producer.in_flight_count()).unwrap_or_default();
+        let (failed, first) = refused.unwrap_or((open, "no answer".to_owned()));
+        if failed == 0 { Ok(()) } else { Err(Error::Undelivered { topic: self.plan.topic.clone(), failed, first }) }
+    }
+}
