@@ -34,7 +34,7 @@ use crate::{
     observed::Observed,
     pods::PodFacts,
     report,
-    revision::{Identity, NotStored, Revision, RunSpec, newest_first, revision_of},
+    revision::{Identity, NotStored, RunSpec, newest_first, revision_of},
     validate::TopicToCreate,
 };
 
@@ -119,8 +119,8 @@ pub struct Decision {
     pub notes: Vec<Note>,
     /// When to look again if nothing else happens.
     pub look_again: Duration,
-    /// The revision that the newest spec asks for: what brokers are asked about.
-    pub target: Revision,
+    /// Whether the brokers allow the newest spec, once they answered: how soon they are worth asking again.
+    pub brokers_allow: bool,
 }
 
 /// What all parts of a decision share.
@@ -155,12 +155,6 @@ impl<'a> Case<'a> {
     }
 }
 
-/// The revision that the newest spec asks for, without deciding anything else.
-#[must_use]
-pub fn target(seen: &Observed) -> Revision {
-    revision_of(&seen.job.spec, &seen.accepted)
-}
-
 /// Decides.
 ///
 /// # Errors
@@ -174,14 +168,17 @@ pub fn decide(seen: &Observed) -> Result<Decision, DecideError> {
     let notes = events::between(&case.old, &status);
     let look_again = look_again(&gates, &progress, &repairs);
 
+    let brokers_allow = matches!(gates.broker, BrokerGate::Passed);
     let mut acts = gates.acts;
     acts.extend(progress.acts);
     acts.extend(repairs.acts);
-    Ok(Decision { status, acts, notes, look_again, target: case.target.revision })
+    Ok(Decision { status, acts, notes, look_again, brokers_allow })
 }
 
 /// Nothing else happens for long only when all is well; workers are asked for their state at this pace.
 const STEADY: Duration = Duration::from_secs(10);
+/// Nothing runs: the checks say themselves when they are worth repeating.
+const IDLE: Duration = Duration::from_mins(1);
 /// Pods and plans wake the operator by themselves; this is for a lost wake-up.
 const WAITING: Duration = Duration::from_secs(3);
 /// The next step can be done at once.
@@ -191,8 +188,9 @@ fn look_again(gates: &Gates, progress: &Progress, repairs: &repair::Repairs) -> 
     let rollout = match progress.step {
         Step::Accepting => AT_ONCE,
         Step::Draining { .. } | Step::Starting | Step::Scaling | Step::Blocked(_) => WAITING,
-        Step::Nothing | Step::Running => STEADY,
+        Step::Running => STEADY,
+        Step::Nothing => IDLE,
     };
-    let gate = gates.look_again.unwrap_or(STEADY);
+    let gate = gates.look_again.unwrap_or(IDLE);
     repairs.look_again.into_iter().fold(rollout.min(gate), Duration::min)
 }

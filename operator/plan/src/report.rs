@@ -3,8 +3,11 @@
 
 mod conditions;
 
-use fencepost_crds::v1alpha1::{
-    BrokerStatus, OperationStatus, OperationType, Phase, RevisionStatus, StreamJobStatus, TransactionsStatus,
+use fencepost_crds::{
+    conditions::clamp,
+    v1alpha1::{
+        BrokerStatus, OperationStatus, OperationType, Phase, RevisionStatus, StreamJobStatus, TransactionsStatus,
+    },
 };
 
 use crate::{
@@ -13,7 +16,8 @@ use crate::{
     observed::{BrokerFacts, BrokerObserved},
 };
 
-pub use self::conditions::apply_failed;
+/// The whole text is in the condition.
+const LAST_ERROR_LIMIT: usize = 1024;
 
 /// The status of a decision.
 pub(crate) fn status(case: &Case<'_>, gates: &Gates, progress: &Progress) -> StreamJobStatus {
@@ -87,7 +91,7 @@ fn operation(case: &Case<'_>, progress: &Progress) -> Option<OperationStatus> {
         started_at: before
             .and_then(|old| old.started_at.clone())
             .or_else(|| Some(case.seen.now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())),
-        last_error: before.and_then(|old| old.last_error.clone()),
+        last_error: case.seen.refused_act.as_deref().map(|message| clamp(message, LAST_ERROR_LIMIT)),
     })
 }
 

@@ -1,14 +1,8 @@
 //! Conditions, as kstatus reads them: `Ready` of the newest spec only, `Reconciling` while the operator changes something, `Stalled`
 //! when it needs a person. Not both of the last two.
 
-use fencepost_crds::{
-    conditions::{self, ConditionStatus, ConditionType, Reason},
-    v1alpha1::StreamJobStatus,
-};
-use k8s_openapi::{
-    apimachinery::pkg::apis::meta::v1::{Condition, Time},
-    jiff::Timestamp,
-};
+use fencepost_crds::conditions::{self, ConditionStatus, ConditionType, Reason};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::{
     decide::{BrokerGate, Case, Foreign, Gates, Progress, SpecGate, Step},
@@ -209,6 +203,9 @@ fn readiness(gates: &Gates, progress: &Progress, is_newest: bool, ready: i32) ->
 /// The first that applies; the order is from what explains most to what explains least.
 fn degraded(case: &Case<'_>, gates: &Gates, progress: &Progress) -> Saying {
     let bad = |reason, message: String| say(ConditionStatus::True, reason, message);
+    if let Some(message) = &case.seen.refused_act {
+        return bad(Reason::ApplyFailed, format!("{message} (it is tried again)"));
+    }
     if let Some((pod, trouble)) = case.pods.iter().find_map(|pod| Some((pod, pod.trouble.as_ref()?))) {
         return bad(trouble.reason, format!("worker {}: {}", pod.name, trouble.message));
     }
@@ -232,20 +229,4 @@ fn degraded(case: &Case<'_>, gates: &Gates, progress: &Progress) -> Saying {
         return bad(*reason, format!("workers go on, but the newest check of the brokers failed: {message}"));
     }
     say(ConditionStatus::False, Reason::Healthy, "nothing is wrong")
-}
-
-/// Adds to a status that the API server refused something. The act is tried again.
-pub fn apply_failed(status: &mut StreamJobStatus, now: Timestamp, generation: Option<i64>, message: &str) {
-    if let Some(operation) = status.operation.as_mut() {
-        operation.last_error = Some(conditions::clamp(message, 1024));
-    }
-    conditions::set(
-        &mut status.conditions,
-        ConditionType::Degraded,
-        ConditionStatus::True,
-        Reason::ApplyFailed,
-        message,
-        generation,
-        &Time(now),
-    );
 }

@@ -1,0 +1,255 @@
+//! Doing what was decided. Every act may be repeated: it finds what an earlier attempt did.
+
+use std::{
+    fmt::Debug,
+    hash::{DefaultHasher, Hash, Hasher},
+};
+
+use fencepost_crds::names;
+use fencepost_plan::{
+    Act, BrokerObserved, Identity, Observed, Revision,
+    build::{Children, PlanChildren, labels},
+    decide::{PlanOutcome, Replace},
+    events::{Note, NoteKind, note},
+};
+use k8s_openapi::api::{
+    apps::v1::{ControllerRevision, StatefulSet},
+    core::v1::{ConfigMap, Pod},
+};
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
+    core::NamespaceResourceScope,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::json;
+
+use crate::{
+    broker,
+    controller::Context,
+    error::{Error, is_conflict, is_not_found},
+    memory::{JobKey, JobMemory},
+};
+
+/// The acts of one decision about one job.
+pub struct Acts<'a> {
+    context: &'a Context,
+    seen: &'a Observed,
+    identity: Identity,
+    key: JobKey,
+    target: &'a Revision,
+}
+
+impl<'a> Acts<'a> {
+    /// Acts for a job.
+    #[must_use]
+    pub fn new(context: &'a Context, seen: &'a Observed, identity: Identity, target: &'a Revision) -> Self {
+        let key = (identity.namespace.clone(), identity.name.clone());
+        Self { context, seen, identity, key, target }
+    }
+
+    /// Does one act. Returns what is worth an event.
+    ///
+    /// # Errors
+    /// The API server or a broker refused, or something changed since it was seen.
+    pub async fn perform(&self, act: Act) -> Result<Option<Note>, Error> {
+        match act {
+            Act::Plan(children) => self.plan(&children).await?,
+            Act::DeletePlan { name, uid, outcome } => self.delete_plan(&name, uid, outcome).await?,
+            Act::CreateTopics(topics) => return Ok(self.create_topics(topics).await),
+            Act::Accept(revision) => self.create(&*revision, "keep the revision").await?,
+            Act::AcceptAgain { name, number } => self.accept_again(&name, number).await?,
+            Act::ScaleToZero { name, uid, resource_version } => {
+                self.scale_to_zero(&name, &uid, &resource_version).await?;
+            }
+            Act::Apply { children, seen } => self.apply(*children, seen).await?,
+            Act::Replace(replace) => return self.replace(replace).await,
+            Act::ForgetRevisions(names) => {
+                for name in names {
+                    self.delete::<ControllerRevision>(&name, None, "forget a revision").await?;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.context.client.clone(), &self.identity.namespace)
+    }
+
+    async fn plan(&self, children: &PlanChildren) -> Result<(), Error> {
+        tracing::info!(pod = children.pod.name_any(), "the worker image plans the pipeline");
+        self.create(&children.config_map, "create the ConfigMap of the plan pod").await?;
+        self.create(&children.pod, "create the plan pod").await
+    }
+
+    async fn delete_plan(&self, name: &str, uid: Option<String>, outcome: PlanOutcome) -> Result<(), Error> {
+        self.delete::<Pod>(name, uid, "delete the plan pod").await?;
+        self.delete::<ConfigMap>(name, None, "delete the ConfigMap of the plan pod").await?;
+        self.context.metrics.planned(outcome);
+        if outcome == PlanOutcome::Failed {
+            self.with_memory(|memory| memory.plan_failed(self.target));
+        }
+        Ok(())
+    }
+
+    /// Brokers that refuse are reported like brokers that cannot be asked: by `BrokerCompatible`, and again after its backoff.
+    async fn create_topics(&self, topics: Vec<fencepost_plan::validate::TopicToCreate>) -> Option<Note> {
+        let names: Vec<String> = topics.iter().map(|topic| topic.name.clone()).collect();
+        let broker = self.context.broker.as_ref();
+        match broker::create_topics(&self.context.client, broker, &self.key.0, &self.seen.job.spec, topics).await {
+            Ok(()) => {
+                self.with_memory(JobMemory::forget_broker);
+                let text = format!("created: {}", names.join(", "));
+                Some(note(NoteKind::Normal, "TopicsCreated", "CreateTopics", &text))
+            }
+            Err(mut failure) => {
+                failure.message = format!("cannot create topics {}: {}", names.join(", "), failure.message);
+                let answer = BrokerObserved::Failed(failure);
+                self.with_memory(|memory| memory.broker_answered(self.target, self.context.now(), answer));
+                None
+            }
+        }
+    }
+
+    async fn accept_again(&self, name: &str, number: i64) -> Result<(), Error> {
+        let patch = json!({ "revision": number });
+        self.api::<ControllerRevision>()
+            .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
+            .await
+            .map(|_| ())
+            .map_err(|source| Error::act("accept the revision again", "the revision", source))
+    }
+
+    async fn scale_to_zero(&self, name: &str, uid: &str, resource_version: &str) -> Result<(), Error> {
+        tracing::info!(stateful_set = name, "workers commit and stop");
+        let patch = json!({
+            "metadata": { "uid": uid, "resourceVersion": resource_version },
+            "spec": { "replicas": 0 },
+        });
+        self.api::<StatefulSet>()
+            .patch(
+                name,
+                &PatchParams { field_manager: Some(names::MANAGER.to_owned()), ..PatchParams::default() },
+                &Patch::Merge(&patch),
+            )
+            .await
+            .map(|_| ())
+            .map_err(|source| Error::act("stop the workers", "the StatefulSet", source))
+    }
+
+    async fn apply(&self, children: Children, seen: Option<String>) -> Result<(), Error> {
+        let now = self.context.now();
+        let digest = digest(&children);
+        if self.with_memory(|memory| memory.is_applied(digest, now)) {
+            return Ok(());
+        }
+        self.with_memory(|memory| memory.applying(digest, now));
+        self.patch(&children.service_account, "apply the ServiceAccount").await?;
+        self.create(&children.config_map, "create the ConfigMap").await?;
+        self.patch(&children.service, "apply the Service").await?;
+        self.patch(&children.disruption_budget, "apply the PodDisruptionBudget").await?;
+        let mut stateful_set = children.stateful_set;
+        stateful_set.metadata.resource_version = seen;
+        self.patch(&stateful_set, "apply the StatefulSet").await?;
+        self.prune(&children.config_map.name_any()).await
+    }
+
+    /// Other children have one name for ever. ConfigMaps carry the revision; when this runs, no worker of another revision lives.
+    async fn prune(&self, keep: &str) -> Result<(), Error> {
+        let selector = labels::revision_selector_text(&self.identity.name);
+        let found = self
+            .api::<ConfigMap>()
+            .list(&ListParams::default().labels(&selector))
+            .await
+            .map_err(|source| Error::Read { what: "ConfigMaps", source: Box::new(source) })?;
+        for old in found.items {
+            let name = old.name_any();
+            if name != keep && self.identity.owns(old.owner_references()) {
+                self.delete::<ConfigMap>(&name, old.uid(), "delete the ConfigMap of an old revision").await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn replace(&self, replace: Replace) -> Result<Option<Note>, Error> {
+        tracing::warn!(pod = replace.pod, why = replace.why, "a worker crashes again and again: it is replaced");
+        self.delete::<Pod>(&replace.pod, Some(replace.uid), "replace a worker").await?;
+        self.with_memory(|memory| memory.replaced(&replace.pod, self.context.now()));
+        self.context.metrics.replaced();
+        let text = format!("worker {} is replaced: {}", replace.pod, replace.why);
+        Ok(Some(note(NoteKind::Warning, "WorkerReplaced", "Replace", &text)))
+    }
+
+    fn with_memory<T>(&self, work: impl FnOnce(&mut JobMemory) -> T) -> T {
+        self.context.memory.with(&self.key, &self.identity.uid, work)
+    }
+
+    async fn patch<K>(&self, child: &K, what: &str) -> Result<(), Error>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
+    {
+        let params = PatchParams::apply(names::MANAGER).force();
+        self.api::<K>()
+            .patch(&child.name_any(), &params, &Patch::Apply(child))
+            .await
+            .map(|_| ())
+            .map_err(|source| Error::act(what, "a child", source))
+    }
+
+    /// Creates an object that never changes. One that is there already and ours is as good.
+    async fn create<K>(&self, child: &K, what: &str) -> Result<(), Error>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
+    {
+        let api = self.api::<K>();
+        match api
+            .create(&PostParams { field_manager: Some(names::MANAGER.to_owned()), ..PostParams::default() }, child)
+            .await
+        {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {
+                let there = api.get_opt(&child.name_any()).await.map_err(|source| Error::Read {
+                    what: "an object that is there already",
+                    source: Box::new(source),
+                })?;
+                // An object of an earlier job of this name goes away with it.
+                let ours = there.is_some_and(|there| self.identity.owns(there.owner_references()));
+                if ours { Ok(()) } else { Err(Error::Changed("an object of an earlier job")) }
+            }
+            Err(source) => Err(Error::act(what, "a child", source)),
+        }
+    }
+
+    async fn delete<K>(&self, name: &str, uid: Option<String>, what: &str) -> Result<(), Error>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    {
+        let preconditions = uid.map(|uid| Preconditions { uid: Some(uid), resource_version: None });
+        let params = DeleteParams { preconditions, ..DeleteParams::default() };
+        match self.api::<K>().delete(name, &params).await {
+            Ok(_) => Ok(()),
+            // Gone, or another instance: what was meant does not exist any more.
+            Err(error) if is_not_found(&error) || is_conflict(&error) => Ok(()),
+            Err(source) => Err(Error::act(what, "a child", source)),
+        }
+    }
+}
+
+fn digest(children: &Children) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let Children { service_account, config_map, service, disruption_budget, stateful_set } = children;
+    for text in [
+        serde_json::to_string(service_account),
+        serde_json::to_string(config_map),
+        serde_json::to_string(service),
+        serde_json::to_string(disruption_budget),
+        serde_json::to_string(stateful_set),
+    ] {
+        text.unwrap_or_default().hash(&mut hasher);
+    }
+    hasher.finish()
+}

@@ -1,0 +1,59 @@
+//! Credentials from Secrets, each read by its name: the operator may neither list nor watch Secrets.
+
+use fencepost_crds::{
+    conditions::Reason,
+    names,
+    v1alpha1::{KafkaSpec, SecretKeyRef},
+};
+use fencepost_kafka::{
+    error::chain,
+    settings::{ConnectionSettings, SettingsError},
+};
+use fencepost_plan::BrokerFailure;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client};
+
+/// How to reach the brokers of a job.
+pub(super) async fn settings(
+    client: &Client,
+    namespace: &str,
+    kafka: &KafkaSpec,
+) -> Result<ConnectionSettings, BrokerFailure> {
+    let secrets = Api::<Secret>::namespaced(client.clone(), namespace);
+    let mut settings =
+        ConnectionSettings::plaintext(&kafka.bootstrap_servers, names::MANAGER).map_err(|error| wrong(&error))?;
+    if let Some(tls) = &kafka.tls {
+        let pem = match &tls.ca_secret_ref {
+            Some(reference) => Some(read(&secrets, reference, "spec.kafka.tls.caSecretRef").await?),
+            None => None,
+        };
+        settings = settings.with_tls(pem).map_err(|error| wrong(&error))?;
+    }
+    if let Some(sasl) = &kafka.sasl {
+        let username = read(&secrets, &sasl.username_secret_ref, "spec.kafka.sasl.usernameSecretRef").await?;
+        let password = read(&secrets, &sasl.password_secret_ref, "spec.kafka.sasl.passwordSecretRef").await?;
+        settings = settings.with_sasl(sasl.mechanism, username, password).map_err(|error| wrong(&error))?;
+    }
+    Ok(settings)
+}
+
+fn wrong(error: &SettingsError) -> BrokerFailure {
+    BrokerFailure { reason: error.cause().reason(), message: chain(error) }
+}
+
+async fn read(secrets: &Api<Secret>, reference: &SecretKeyRef, field: &str) -> Result<Vec<u8>, BrokerFailure> {
+    let SecretKeyRef { name, key } = reference;
+    let missing = |message: String| BrokerFailure { reason: Reason::SecretMissing, message };
+    let secret = secrets
+        .get_opt(name)
+        .await
+        .map_err(|error| missing(format!("{field}: Secret {name} cannot be read: {}", chain(&error))))?;
+    let Some(secret) = secret else {
+        return Err(missing(format!("{field}: Secret {name} does not exist: create it, or correct the name")));
+    };
+    let data = secret.data.unwrap_or_default();
+    let keys: Vec<&str> = data.keys().map(String::as_str).collect();
+    data.get(key)
+        .map(|value| value.0.clone())
+        .ok_or_else(|| missing(format!("{field}: Secret {name} has no key {key}; it has: {}", keys.join(", "))))
+}

@@ -1,0 +1,253 @@
+//! The loop: one pass per change of a job or of something that belongs to it.
+
+use std::{fmt::Debug, future::Future, sync::Arc, time::Duration};
+
+use fencepost_crds::{StreamJob, names};
+use fencepost_plan::{
+    Identity, Settings, decide,
+    events::{Note, NoteKind, note},
+    observed::BrokerObserved,
+};
+use futures::StreamExt;
+use k8s_openapi::{
+    api::{
+        apps::v1::{ControllerRevision, StatefulSet},
+        core::v1::{ConfigMap, Pod, Service, ServiceAccount},
+        policy::v1::PodDisruptionBudget,
+    },
+    jiff::Timestamp,
+};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    core::{DeserializeGuard, NamespaceResourceScope},
+    runtime::{
+        Controller,
+        controller::{Action, Config, Error as ControllerError},
+        events::{Event, EventType, Recorder},
+        reflector::ObjectRef,
+        watcher,
+    },
+};
+use serde::de::DeserializeOwned;
+
+use crate::{
+    act::Acts,
+    broker::BrokerProbe,
+    error::{Error, chain},
+    memory::{JobKey, Memory},
+    metrics::Metrics,
+    observe, status,
+    worker::WorkerProbe,
+};
+
+/// A reconciliation that takes longer is given up: the client retries by itself, possibly for a long time.
+const RECONCILE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Changes that come in a burst are looked at once.
+const DEBOUNCE: Duration = Duration::from_millis(200);
+/// How soon a job is looked at again that someone else changed meanwhile.
+const CHANGED: Duration = Duration::from_millis(150);
+
+/// What reconciliations share.
+pub struct Context {
+    /// API server.
+    pub client: Client,
+    /// How the operator was installed.
+    pub settings: Settings,
+    /// Brokers.
+    pub broker: Box<dyn BrokerProbe>,
+    /// Workers.
+    pub workers: Box<dyn WorkerProbe>,
+    /// Events, without repetitions.
+    pub recorder: Recorder,
+    /// Hints that may be lost.
+    pub memory: Memory,
+    /// Metrics.
+    pub metrics: Metrics,
+    /// The clock.
+    pub clock: fn() -> Timestamp,
+}
+
+impl Context {
+    /// The time.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        (self.clock)()
+    }
+
+    async fn publish(&self, job: &DeserializeGuard<StreamJob>, note: Note) {
+        let event = Event {
+            type_: match note.kind {
+                NoteKind::Normal => EventType::Normal,
+                NoteKind::Warning => EventType::Warning,
+            },
+            reason: note.reason,
+            note: Some(note.text),
+            action: note.action.to_owned(),
+            secondary: None,
+        };
+        if let Err(error) = self.recorder.publish(&event, &job.object_ref(&())).await {
+            tracing::warn!(error = chain(&error), reason = event.reason, "an event cannot be published");
+        }
+    }
+}
+
+/// Runs the controller of one namespace, or of all, until `stop`.
+pub async fn run(
+    context: Arc<Context>,
+    namespace: Option<String>,
+    concurrency: u16,
+    stop: impl Future<Output = ()> + Send + Sync + 'static,
+) {
+    let jobs = api::<DeserializeGuard<StreamJob>>(&context.client, namespace.as_deref());
+    let mut controller = Controller::new(jobs, watcher::Config::default())
+        .with_config(Config::default().concurrency(concurrency).debounce(DEBOUNCE));
+    controller = watch::<StatefulSet>(controller, &context, namespace.as_deref());
+    controller = watch::<Pod>(controller, &context, namespace.as_deref());
+    controller = watch::<ConfigMap>(controller, &context, namespace.as_deref());
+    controller = watch::<ControllerRevision>(controller, &context, namespace.as_deref());
+    controller = watch::<Service>(controller, &context, namespace.as_deref());
+    controller = watch::<ServiceAccount>(controller, &context, namespace.as_deref());
+    controller = watch::<PodDisruptionBudget>(controller, &context, namespace.as_deref());
+    controller
+        .graceful_shutdown_on(stop)
+        .run(reconcile, again, Arc::clone(&context))
+        .for_each(|outcome| {
+            if let Err(ControllerError::ObjectNotFound(gone)) = &outcome {
+                let key = (gone.namespace.clone().unwrap_or_default(), gone.name.clone());
+                context.memory.forget(&key);
+                context.metrics.forget(&key);
+                tracing::debug!(namespace = key.0, job = key.1, "the job is gone");
+            } else if let Err(ControllerError::QueueError(error)) = &outcome {
+                tracing::warn!(error = chain(error), "a watch was interrupted");
+            }
+            std::future::ready(())
+        })
+        .await;
+}
+
+fn api<K>(client: &Client, namespace: Option<&str>) -> Api<K>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+{
+    namespace.map_or_else(|| Api::all(client.clone()), |namespace| Api::namespaced(client.clone(), namespace))
+}
+
+/// Watches the objects of one kind that the operator made. Only their metadata is kept. The label says whose they are: pods of a StatefulSet do
+/// not have the job as their owner.
+fn watch<K>(
+    controller: Controller<DeserializeGuard<StreamJob>>,
+    context: &Arc<Context>,
+    namespace: Option<&str>,
+) -> Controller<DeserializeGuard<StreamJob>>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let context_of_watch = Arc::clone(context);
+    let ours = watcher::Config::default().labels(&format!("{}={}", names::LABEL_MANAGED_BY, names::MANAGER));
+    controller.watches(api::<kube::core::PartialObjectMeta<K>>(&context.client, namespace), ours, move |child| {
+        let job = child.labels().get(names::LABEL_JOB)?;
+        let namespace = child.namespace()?;
+        context_of_watch.memory.child_changed(&(namespace.clone(), job.clone()));
+        Some(ObjectRef::new(job).within(&namespace))
+    })
+}
+
+fn key_of(job: &DeserializeGuard<StreamJob>) -> JobKey {
+    (job.namespace().unwrap_or_default(), job.name_any())
+}
+
+async fn reconcile(job: Arc<DeserializeGuard<StreamJob>>, context: Arc<Context>) -> Result<Action, Error> {
+    let began = context.now();
+    let outcome = tokio::time::timeout(RECONCILE_TIMEOUT, pass(&job, &context))
+        .await
+        .unwrap_or(Err(Error::TimedOut(RECONCILE_TIMEOUT.as_secs())));
+    let took = fencepost_plan::pods::elapsed(began, context.now());
+    context.metrics.reconciled(outcome.as_ref().map_or_else(Error::label, |_| "ok"), took);
+    outcome
+}
+
+/// Chosen by the error: a change by someone else is looked at again at once, anything else ever later.
+fn again(job: Arc<DeserializeGuard<StreamJob>>, error: &Error, context: Arc<Context>) -> Action {
+    let key = key_of(&job);
+    if let Error::Changed(what) = error {
+        tracing::debug!(namespace = key.0, job = key.1, what, "changed meanwhile, looking again");
+        return Action::requeue(CHANGED);
+    }
+    let pause = context.memory.failed(&key);
+    tracing::warn!(
+        namespace = key.0,
+        job = key.1,
+        error = chain(error),
+        pause = pause.as_secs_f64(),
+        "a reconciliation failed"
+    );
+    Action::requeue(pause)
+}
+
+async fn pass(cached: &DeserializeGuard<StreamJob>, context: &Context) -> Result<Action, Error> {
+    let key = key_of(cached);
+    let api = Api::<DeserializeGuard<StreamJob>>::namespaced(context.client.clone(), &key.0);
+    // The status is the journal: an old copy of it could start a second generation.
+    let fresh =
+        api.get_opt(&key.1).await.map_err(|source| Error::Read { what: "the StreamJob", source: Box::new(source) })?;
+    let Some(fresh) = fresh else { return Ok(Action::await_change()) };
+    let job = match &fresh.0 {
+        Ok(job) => job.clone(),
+        Err(invalid) => {
+            context.metrics.invalid_object(&key);
+            tracing::warn!(namespace = key.0, job = key.1, error = invalid.error, "a StreamJob cannot be read");
+            let text =
+                format!("this operator cannot read the object, so its workers are left alone: {}", invalid.error);
+            context.publish(&fresh, note(NoteKind::Warning, "InvalidObject", "Read", &text)).await;
+            return Ok(Action::await_change());
+        }
+    };
+    context.metrics.valid_object(&key);
+    if job.metadata.deletion_timestamp.is_some() {
+        // Children go by their owner reference, workers commit when they are asked to stop. Nothing outside has to be cleaned.
+        return Ok(Action::await_change());
+    }
+    step(&fresh, job, context, &key).await
+}
+
+async fn step(
+    fresh: &DeserializeGuard<StreamJob>,
+    job: StreamJob,
+    context: &Context,
+    key: &JobKey,
+) -> Result<Action, Error> {
+    let (seen, target) = observe::observe(context, job).await?;
+    let identity = Identity::of(&seen.job).map_err(fencepost_plan::decide::DecideError::from)?;
+    let uid = identity.uid.clone();
+    let decision = decide(&seen)?;
+
+    // First the journal, then the acts.
+    status::write(&context.client, &seen.job, &decision.status).await?;
+    context.metrics.job(key, seen.job.spec.replicas, &decision.status);
+    for note in decision.notes {
+        context.publish(fresh, note).await;
+    }
+    let asked = !matches!(seen.broker, BrokerObserved::NotAsked);
+    let ask_again = context
+        .memory
+        .with(key, &uid, |memory| memory.broker_judged(decision.brokers_allow, context.now()))
+        .filter(|_| asked);
+    let acts = Acts::new(context, &seen, identity, &target);
+    for act in decision.acts {
+        match acts.perform(act).await {
+            Ok(Some(note)) => context.publish(fresh, note).await,
+            Ok(None) => {}
+            Err(error) => {
+                if !matches!(error, Error::Changed(_)) {
+                    context.memory.with(key, &uid, |memory| memory.act_refused(chain(&error)));
+                } else {
+                    context.memory.child_changed(key);
+                }
+                return Err(error);
+            }
+        }
+    }
+    context.memory.with(key, &uid, crate::memory::JobMemory::succeeded);
+    let pause = ask_again.into_iter().fold(decision.look_again, Duration::min);
+    Ok(Action::requeue(pause.max(Duration::from_millis(20))))
+}

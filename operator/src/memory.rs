@@ -1,0 +1,247 @@
+//! What the operator remembers between reconciliations of a job. Nothing here is needed for correctness: after a restart a backoff
+//! begins anew, brokers are asked again, children are applied once more.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use fencepost_crds::contract::WorkerError;
+use fencepost_plan::{
+    BrokerObserved, Replacement, Revision, backoff,
+    decide::READY_LONG_ENOUGH,
+    pods::{PodFacts, elapsed},
+};
+use k8s_openapi::jiff::Timestamp;
+
+/// How long an answer of the brokers that allows the spec is good.
+const BROKER_RECHECK: Duration = Duration::from_mins(5);
+/// How often workers are asked for their state.
+const WORKER_POLL: Duration = Duration::from_secs(9);
+/// How long children that nobody touched are taken as applied.
+const REAPPLY: Duration = Duration::from_mins(10);
+
+/// Namespace and name.
+pub type JobKey = (String, String);
+
+/// Memory of all jobs.
+#[derive(Clone, Debug, Default)]
+pub struct Memory(Arc<Mutex<HashMap<JobKey, JobMemory>>>);
+
+/// Memory of one job.
+#[derive(Clone, Debug, Default)]
+pub struct JobMemory {
+    uid: String,
+    broker: Option<BrokerMemory>,
+    plan_failures: BTreeMap<Revision, u32>,
+    replacements: BTreeMap<String, Replacement>,
+    workers: Option<(Timestamp, BTreeMap<String, WorkerError>)>,
+    applied: Option<(Timestamp, u64)>,
+    refused_act: Option<String>,
+    failures: u32,
+}
+
+#[derive(Clone, Debug)]
+struct BrokerMemory {
+    revision: Revision,
+    at: Timestamp,
+    answer: BrokerObserved,
+    /// Answers in a row that did not allow the spec.
+    failures: u32,
+    allowed: bool,
+}
+
+impl Memory {
+    fn lock(&self) -> MutexGuard<'_, HashMap<JobKey, JobMemory>> {
+        // A panic while the lock was held leaves at worst a stale hint.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Works with the memory of a job. An object that was deleted and made again under its name starts with none.
+    pub fn with<T>(&self, key: &JobKey, uid: &str, work: impl FnOnce(&mut JobMemory) -> T) -> T {
+        let mut jobs = self.lock();
+        let job = jobs.entry(key.clone()).or_default();
+        if job.uid != uid {
+            *job = JobMemory { uid: uid.to_owned(), ..JobMemory::default() };
+        }
+        work(job)
+    }
+
+    /// Forgets a job.
+    pub fn forget(&self, key: &JobKey) {
+        self.lock().remove(key);
+    }
+
+    /// A child of the job changed: it is applied again at the next look.
+    pub fn child_changed(&self, key: &JobKey) {
+        if let Some(job) = self.lock().get_mut(key) {
+            job.applied = None;
+        }
+    }
+
+    /// A reconciliation failed: how long to wait before the next.
+    pub fn failed(&self, key: &JobKey) -> Duration {
+        self.lock().get_mut(key).map_or(backoff::RECONCILE.first, |job| {
+            job.failures = job.failures.saturating_add(1);
+            backoff::RECONCILE.after(job.failures)
+        })
+    }
+}
+
+impl JobMemory {
+    /// The brokers' answer to this revision, while it is good.
+    #[must_use]
+    pub fn broker(&self, revision: &Revision, now: Timestamp) -> Option<BrokerObserved> {
+        let memory = self.broker.as_ref().filter(|memory| memory.revision == *revision)?;
+        (!memory.rest(now).is_zero()).then(|| memory.answer.clone())
+    }
+
+    /// Keeps an answer.
+    pub fn broker_answered(&mut self, revision: &Revision, now: Timestamp, answer: BrokerObserved) {
+        let failures =
+            self.broker.as_ref().filter(|memory| memory.revision == *revision).map_or(0, |memory| memory.failures);
+        self.broker =
+            Some(BrokerMemory { revision: revision.clone(), at: now, answer, failures: failures + 1, allowed: false });
+    }
+
+    /// What the answer amounted to, and when it is worth asking again.
+    pub fn broker_judged(&mut self, allowed: bool, now: Timestamp) -> Option<Duration> {
+        let memory = self.broker.as_mut()?;
+        memory.allowed = allowed;
+        if allowed {
+            memory.failures = 0;
+        }
+        Some(memory.rest(now))
+    }
+
+    /// Topics were made: the answer is out of date.
+    pub fn forget_broker(&mut self) {
+        self.broker = None;
+    }
+
+    /// Plan pods of this revision that ended without an answer.
+    #[must_use]
+    pub fn plan_failures(&self, revision: &Revision) -> u32 {
+        self.plan_failures.get(revision).copied().unwrap_or(0)
+    }
+
+    /// A plan pod of this revision ended without an answer. Other revisions are history.
+    pub fn plan_failed(&mut self, revision: &Revision) {
+        let failures = self.plan_failures(revision).saturating_add(1);
+        self.plan_failures = BTreeMap::from([(revision.clone(), failures)]);
+    }
+
+    /// Workers replaced because they crash. Calm workers and those that are gone for good are forgotten.
+    pub fn replacements(&mut self, pods: &[PodFacts], replicas: i32, now: Timestamp) -> BTreeMap<String, Replacement> {
+        self.replacements.retain(|name, _| {
+            let calm = pods.iter().any(|pod| pod.name == *name && pod.is_stable(now, READY_LONG_ENOUGH));
+            let wanted = fencepost_crds::names::ordinal_of_pod(name)
+                .is_some_and(|ordinal| i64::from(ordinal) < i64::from(replicas));
+            wanted && !calm
+        });
+        self.replacements.clone()
+    }
+
+    /// A worker was replaced.
+    pub fn replaced(&mut self, pod: &str, now: Timestamp) {
+        let entry = self.replacements.entry(pod.to_owned()).or_insert(Replacement { count: 0, last: now });
+        *entry = Replacement { count: entry.count.saturating_add(1), last: now };
+    }
+
+    /// Errors of workers, while they are new.
+    #[must_use]
+    pub fn workers(&self, now: Timestamp) -> Option<BTreeMap<String, WorkerError>> {
+        let (at, errors) = self.workers.as_ref()?;
+        (elapsed(*at, now) < WORKER_POLL).then(|| errors.clone())
+    }
+
+    /// Workers answered.
+    pub fn workers_answered(&mut self, now: Timestamp, errors: BTreeMap<String, WorkerError>) {
+        self.workers = Some((now, errors));
+    }
+
+    /// These children were applied not long ago and nobody touched them.
+    #[must_use]
+    pub fn is_applied(&self, digest: u64, now: Timestamp) -> bool {
+        self.applied.is_some_and(|(at, applied)| applied == digest && elapsed(at, now) < REAPPLY)
+    }
+
+    /// These children are about to be applied. Remembered before, so that a change that arrives meanwhile is not lost.
+    pub fn applying(&mut self, digest: u64, now: Timestamp) {
+        self.applied = Some((now, digest));
+    }
+
+    /// What the API server refused last.
+    #[must_use]
+    pub fn refused_act(&self) -> Option<String> {
+        self.refused_act.clone()
+    }
+
+    /// The API server refused an act.
+    pub fn act_refused(&mut self, message: String) {
+        self.applied = None;
+        self.refused_act = Some(message);
+    }
+
+    /// A reconciliation went through.
+    pub fn succeeded(&mut self) {
+        self.failures = 0;
+        self.refused_act = None;
+    }
+}
+
+impl BrokerMemory {
+    fn rest(&self, now: Timestamp) -> Duration {
+        let good = if self.allowed { BROKER_RECHECK } else { backoff::BROKER.after(self.failures) };
+        good.saturating_sub(elapsed(self.at, now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn key() -> JobKey {
+        ("shop".to_owned(), "spend".to_owned())
+    }
+
+    #[test]
+    fn brokers_that_do_not_allow_a_spec_are_asked_again_ever_later() {
+        let mut job = JobMemory::default();
+        let revision = Revision::read("a");
+        let pauses: Vec<u64> = (0..8)
+            .map(|_| {
+                job.broker_answered(&revision, at(0), BrokerObserved::NotAsked);
+                job.broker_judged(false, at(0)).unwrap().as_secs()
+            })
+            .collect();
+        assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 300, 300]);
+        assert_eq!(job.broker_judged(true, at(0)), Some(BROKER_RECHECK));
+        assert!(job.broker(&revision, at(299)).is_some());
+        assert!(job.broker(&revision, at(300)).is_none());
+        assert!(job.broker(&Revision::read("b"), at(1)).is_none(), "another spec is another question");
+    }
+
+    #[test]
+    fn a_job_made_again_under_the_same_name_starts_without_memory() {
+        let memory = Memory::default();
+        memory.with(&key(), "1", |job| job.plan_failed(&Revision::read("a")));
+        assert_eq!(memory.with(&key(), "1", |job| job.plan_failures(&Revision::read("a"))), 1);
+        assert_eq!(memory.with(&key(), "2", |job| job.plan_failures(&Revision::read("a"))), 0);
+    }
+
+    #[test]
+    fn a_touched_child_is_applied_again() {
+        let memory = Memory::default();
+        memory.with(&key(), "1", |job| job.applying(7, at(0)));
+        assert!(memory.with(&key(), "1", |job| job.is_applied(7, at(1))));
+        assert!(!memory.with(&key(), "1", |job| job.is_applied(8, at(1))));
+        memory.child_changed(&key());
+        assert!(!memory.with(&key(), "1", |job| job.is_applied(7, at(1))));
+    }
+}

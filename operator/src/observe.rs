@@ -1,0 +1,124 @@
+//! Observing a job: everything is read from the API server itself, not from a cache, because decisions such as "no old worker is
+//! left" must not rest on an old copy.
+
+use fencepost_crds::{StreamJob, names};
+use fencepost_plan::{
+    AcceptedRevision, BrokerObserved, Observed, PlanObserved, PlanPod, Revision, build::labels, pods::PodFacts,
+    revision::revision_of,
+};
+use futures::{StreamExt, stream};
+use k8s_openapi::api::{
+    apps::v1::{ControllerRevision, StatefulSet},
+    core::v1::Pod,
+};
+use kube::{Api, Resource, ResourceExt, api::ListParams, core::NamespaceResourceScope};
+use serde::de::DeserializeOwned;
+
+use crate::{broker, controller::Context, error::Error, memory::JobKey, plan_pod, worker};
+
+/// The job as observed, and the revision that was asked about.
+pub async fn observe(context: &Context, job: StreamJob) -> Result<(Observed, Revision), Error> {
+    let namespace = job.namespace().unwrap_or_default();
+    let name = job.name_any();
+    let uid = job.uid().unwrap_or_default();
+    let key: JobKey = (namespace.clone(), name.clone());
+    let now = context.now();
+
+    let (revisions, stateful_set, pods, plan_pods) = tokio::try_join!(
+        list::<ControllerRevision>(context, &namespace, labels::revision_selector_text(&name), "ControllerRevisions"),
+        stateful_set(context, &namespace, &name),
+        list::<Pod>(context, &namespace, labels::worker_selector_text(&name), "workers"),
+        list::<Pod>(context, &namespace, labels::pod_selector_text(&name, names::ROLE_PLAN), "plan pods"),
+    )?;
+    let accepted = accepted(&revisions, &uid);
+    let target = revision_of(&job.spec, &accepted);
+    let (broker, worker_errors, plan_pods) = tokio::join!(
+        broker(context, &key, &uid, &job, &target),
+        worker_errors(context, &key, &uid, &pods),
+        answers(context, &namespace, plan_pods),
+    );
+    let facts: Vec<PodFacts> = pods.iter().map(PodFacts::of).collect();
+    let (failures, replacements, refused_act) = context.memory.with(&key, &uid, |memory| {
+        (memory.plan_failures(&target), memory.replacements(&facts, job.spec.replicas, now), memory.refused_act())
+    });
+    let seen = Observed {
+        now,
+        settings: context.settings.clone(),
+        job,
+        accepted,
+        stateful_set,
+        pods,
+        plan: PlanObserved { pods: plan_pods, failures },
+        broker,
+        worker_errors,
+        replacements,
+        refused_act,
+    };
+    Ok((seen, target))
+}
+
+async fn list<K>(context: &Context, namespace: &str, selector: String, what: &'static str) -> Result<Vec<K>, Error>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let api = Api::<K>::namespaced(context.client.clone(), namespace);
+    let found = api.list(&ListParams::default().labels(&selector)).await;
+    found.map(|list| list.items).map_err(|source| Error::Read { what, source: Box::new(source) })
+}
+
+async fn stateful_set(context: &Context, namespace: &str, name: &str) -> Result<Option<StatefulSet>, Error> {
+    let api = Api::<StatefulSet>::namespaced(context.client.clone(), namespace);
+    api.get_opt(&names::child(name))
+        .await
+        .map_err(|source| Error::Read { what: "the StatefulSet", source: Box::new(source) })
+}
+
+/// Revisions of this job. One that cannot be read is as good as none: the newest spec is checked again and kept anew.
+fn accepted(revisions: &[ControllerRevision], uid: &str) -> Vec<AcceptedRevision> {
+    revisions
+        .iter()
+        .filter(|revision| revision.owner_references().iter().any(|owner| owner.uid == uid))
+        .filter_map(|revision| {
+            AcceptedRevision::read(revision)
+                .inspect_err(|error| {
+                    tracing::warn!(error = crate::error::chain(error), "a kept revision is not readable")
+                })
+                .ok()
+        })
+        .collect()
+}
+
+async fn broker(context: &Context, key: &JobKey, uid: &str, job: &StreamJob, target: &Revision) -> BrokerObserved {
+    let now = context.now();
+    if let Some(known) = context.memory.with(key, uid, |memory| memory.broker(target, now)) {
+        return known;
+    }
+    let answer = broker::observe(&context.client, context.broker.as_ref(), &key.0, &job.spec).await;
+    context.metrics.broker_checked(&answer);
+    context.memory.with(key, uid, |memory| memory.broker_answered(target, context.now(), answer.clone()));
+    answer
+}
+
+async fn worker_errors(
+    context: &Context,
+    key: &JobKey,
+    uid: &str,
+    pods: &[Pod],
+) -> std::collections::BTreeMap<String, fencepost_crds::contract::WorkerError> {
+    let now = context.now();
+    if let Some(known) = context.memory.with(key, uid, |memory| memory.workers(now)) {
+        return known;
+    }
+    let errors = worker::errors(context.workers.as_ref(), pods).await;
+    context.memory.with(key, uid, |memory| memory.workers_answered(now, errors.clone()));
+    errors
+}
+
+async fn answers(context: &Context, namespace: &str, pods: Vec<Pod>) -> Vec<PlanPod> {
+    let api = Api::<Pod>::namespaced(context.client.clone(), namespace);
+    let api = &api;
+    stream::iter(pods)
+        .then(|pod| async move { PlanPod { report: plan_pod::answer(api, &pod).await, pod } })
+        .collect()
+        .await
+}
