@@ -126,20 +126,17 @@ impl Default for Metrics {
 impl Metrics {
     fn register(&self) -> Registry {
         let mut registry = Registry::default();
-        let mut add = |metric: Metric, what: Box<dyn prometheus_client::registry::Metric>| {
-            registry.register(<&'static str>::from(metric), metric.help(), what);
-        };
-        add(Metric::FencepostOperatorLeader, Box::new(self.leader.clone()));
-        add(Metric::FencepostOperatorReconciles, Box::new(self.reconciles.clone()));
-        add(Metric::FencepostOperatorReconcileDurationSeconds, Box::new(self.duration.clone()));
-        add(Metric::FencepostOperatorBrokerChecks, Box::new(self.broker_checks.clone()));
-        add(Metric::FencepostOperatorPlans, Box::new(self.plans.clone()));
-        add(Metric::FencepostOperatorPodsReplaced, Box::new(self.replaced.clone()));
-        add(Metric::FencepostOperatorInvalidObjects, Box::new(self.invalid.clone()));
-        add(Metric::FencepostJobCondition, Box::new(self.condition.clone()));
-        add(Metric::FencepostJobWorkersWanted, Box::new(self.wanted.clone()));
-        add(Metric::FencepostJobWorkersReady, Box::new(self.ready.clone()));
-        add(Metric::FencepostJobEpoch, Box::new(self.epoch.clone()));
+        add(&mut registry, Metric::FencepostOperatorLeader, self.leader.clone());
+        add(&mut registry, Metric::FencepostOperatorReconciles, self.reconciles.clone());
+        add(&mut registry, Metric::FencepostOperatorReconcileDurationSeconds, self.duration.clone());
+        add(&mut registry, Metric::FencepostOperatorBrokerChecks, self.broker_checks.clone());
+        add(&mut registry, Metric::FencepostOperatorPlans, self.plans.clone());
+        add(&mut registry, Metric::FencepostOperatorPodsReplaced, self.replaced.clone());
+        add(&mut registry, Metric::FencepostOperatorInvalidObjects, self.invalid.clone());
+        add(&mut registry, Metric::FencepostJobCondition, self.condition.clone());
+        add(&mut registry, Metric::FencepostJobWorkersWanted, self.wanted.clone());
+        add(&mut registry, Metric::FencepostJobWorkersReady, self.ready.clone());
+        add(&mut registry, Metric::FencepostJobEpoch, self.epoch.clone());
         registry
     }
 
@@ -236,6 +233,10 @@ impl Metrics {
     }
 }
 
+fn add(registry: &mut Registry, metric: Metric, what: impl prometheus_client::registry::Metric) {
+    registry.register(<&'static str>::from(metric), metric.help(), what);
+}
+
 fn label(result: &str) -> ResultLabel {
     ResultLabel { result: result.to_owned() }
 }
@@ -259,6 +260,11 @@ mod tests {
     #[test]
     fn every_metric_of_the_list_is_written_and_has_the_prefix() {
         let metrics = Metrics::default();
+        // A family without series is not written.
+        metrics.reconciled("ok", Duration::ZERO);
+        metrics.broker_checked(&BrokerObserved::Facts(fencepost_plan::BrokerFacts::default()));
+        metrics.planned(PlanOutcome::Answered);
+        metrics.job(&("shop".to_owned(), "spend".to_owned()), 3, &ready_status());
         let text = metrics.text().unwrap();
         for metric in Metric::iter() {
             let name: &str = metric.into();
@@ -267,15 +273,19 @@ mod tests {
         }
     }
 
-    #[test]
-    fn series_of_a_deleted_job_are_removed() {
-        let metrics = Metrics::default();
-        let key = ("shop".to_owned(), "spend".to_owned());
+    fn ready_status() -> StreamJobStatus {
         let mut status = StreamJobStatus::default();
         let now = Time(Timestamp::UNIX_EPOCH);
         let (kind, yes) = (ConditionType::Ready, ConditionStatus::True);
         conditions::set(&mut status.conditions, kind, yes, Reason::AllWorkersReady, "", None, &now);
-        metrics.job(&key, 3, &status);
+        status
+    }
+
+    #[test]
+    fn series_of_a_deleted_job_are_removed() {
+        let metrics = Metrics::default();
+        let key = ("shop".to_owned(), "spend".to_owned());
+        metrics.job(&key, 3, &ready_status());
         metrics.invalid_object(&key);
         assert!(metrics.text().unwrap().contains(r#"type="Ready"} 1"#));
         metrics.forget(&key);

@@ -81,7 +81,7 @@ fn accepted(revisions: &[ControllerRevision], uid: &str) -> Vec<AcceptedRevision
         .filter_map(|revision| {
             AcceptedRevision::read(revision)
                 .inspect_err(|error| {
-                    tracing::warn!(error = crate::error::chain(error), "a kept revision is not readable")
+                    tracing::warn!(error = crate::error::chain(error), "a kept revision is not readable");
                 })
                 .ok()
         })
