@@ -23,6 +23,7 @@ use fencepost_crds::v1alpha1::StartPosition;
 use fencepost_protocol::transactional::Start;
 use fencepost_protocol::{Offset, Partition};
 use rdkafka::bindings as sys;
+use rdkafka::types::RDKafkaErrorCode as Code;
 
 use crate::error::{Operation, Resource, Subject};
 use crate::native::{
@@ -214,7 +215,9 @@ impl Consumer {
         let list = PartitionList::new(partitions.iter().map(|p| (self.name(*p), p.number, 0)))?;
         // SAFETY: instance and list are valid.
         let code = unsafe { sys::rd_kafka_committed(self.native.ptr(), list.ptr(), millis(within)) };
-        check("read the committed positions", code).map_err(|error| error.about(self.group_subject()))?;
+        if let Err(error) = check("read the committed positions", code) {
+            return Err(self.why_not_resolved(error, partitions, within));
+        }
         let mut found = Vec::with_capacity(partitions.len());
         for (topic, number, offset, code) in list.elements() {
             check("read the committed positions", code).map_err(|error| error.about(self.group_subject()))?;
@@ -232,6 +235,16 @@ impl Consumer {
             found.push((partition, start));
         }
         Ok(found)
+    }
+
+    /// librdkafka asks again while positions are undecided, and then says only that time is up. Brokers that answer another question
+    /// tell the two apart.
+    fn why_not_resolved(&self, error: ClientError, partitions: &[Partition], within: Duration) -> ClientError {
+        let answers = || partitions.first().is_some_and(|partition| self.watermarks(*partition, within / 4).is_ok());
+        if error.code() == Some(Code::OperationTimedOut) && answers() {
+            return ClientError::UndecidedPositions { group: self.group.clone() };
+        }
+        error.about(self.group_subject())
     }
 
     /// First offset of the log, and the one after the last stable record; asks the brokers.

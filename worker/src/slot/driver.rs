@@ -9,6 +9,7 @@ use fencepost_kafka::{ClientError, GroupChange};
 use fencepost_pipeline::{OutputBatch, Pipeline, SourceId};
 use fencepost_protocol::transactional::{Effect, Event, Exit, Machine, State};
 use fencepost_protocol::{Offset, Partition, Token};
+use rdkafka::types::RDKafkaErrorCode as Code;
 use tracing::{debug, info, warn};
 
 use super::backoff::Backoff;
@@ -26,6 +27,12 @@ const STATUS_INTERVAL: Duration = Duration::from_millis(500);
 
 const UNKNOWN_POSITION_ADVICE: &str = "Nothing is skipped on its own. To go on without those records, suspend the job and set the \
                                        position of its consumer group: kafka-consumer-groups.sh --reset-offsets";
+
+const UNDECIDED_POSITIONS_ADVICE: &str = "The brokers end a transaction after its timeout, and this goes on by itself. If it does \
+                                          not: kafka-transactions.sh find-hanging on __consumer_offsets";
+
+/// A member that is fenced again within this time has a rival.
+const RIVALRY: Duration = Duration::from_secs(60);
 
 /// What the open transaction holds, for metrics.
 #[derive(Clone, Copy, Debug, Default)]
@@ -72,6 +79,8 @@ pub(super) struct Driver<'s> {
     draining_since: Option<Duration>,
     exit: Option<SlotExit>,
     fenced_by: Option<String>,
+    member_fenced_at: Option<Duration>,
+    pub(super) last_notice: Option<(Code, Duration)>,
 }
 
 impl<'s> Driver<'s> {
@@ -113,6 +122,8 @@ impl<'s> Driver<'s> {
             draining_since: None,
             exit: None,
             fenced_by: None,
+            member_fenced_at: None,
+            last_notice: None,
         }
     }
 
@@ -381,6 +392,23 @@ impl<'s> Driver<'s> {
         self.exit = Some(exit);
     }
 
+    /// The group has given our name to another member. That may have been ourselves, in a request whose answer was lost, so the owner of
+    /// the transactional id decides: a newer process takes it before it joins the group.
+    pub(super) fn member_fenced(&mut self) {
+        let now = self.clock.now();
+        let is_rival = match self.fencing.as_ref().and_then(Fencing::is_still_mine) {
+            Some(is_mine) => !is_mine,
+            None => self.member_fenced_at.is_some_and(|before| now.saturating_sub(before) < RIVALRY),
+        };
+        self.member_fenced_at = Some(now);
+        if is_rival {
+            self.finish(SlotExit::Fenced(self.fenced_message(" in the consumer group")));
+        } else {
+            info!(slot = self.config.slot, "joining the group again: the membership was lost, and nobody newer has it");
+            self.replace_consumer();
+        }
+    }
+
     pub(super) fn fenced_message(&self, by: &str) -> String {
         format!(
             "fenced: another process has the name {}{by}; this one must not go on. If no newer worker of this job runs, another \
@@ -426,6 +454,7 @@ impl<'s> Driver<'s> {
         let (reason, advice) = match error {
             // Nobody but a person can say that the records may be done without.
             ClientError::UnknownPosition { .. } => ("WorkerErrors", UNKNOWN_POSITION_ADVICE.to_owned()),
+            ClientError::UndecidedPositions { .. } => ("WorkerErrors", UNDECIDED_POSITIONS_ADVICE.to_owned()),
             _ => (cause.reason().into(), cause.advice()),
         };
         let message = format!("{}. {advice}", chain(error));

@@ -49,6 +49,12 @@ impl Fencing {
         self.mine = self.describe().map(|description| description.producer);
     }
 
+    /// Whether nobody has initialised the id after us; `None`: not known.
+    pub(super) fn is_still_mine(&self) -> Option<bool> {
+        let (mine, now) = (self.mine?, self.describe()?);
+        Some(now.producer == mine || judge(Some(mine), Some(&now)) == Verdict::Expired)
+    }
+
     /// Why the producer is fenced.
     pub(super) fn verdict(&self) -> Verdict {
         judge(self.mine, self.describe().as_ref())

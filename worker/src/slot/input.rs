@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fencepost_kafka::ClientError;
 use fencepost_kafka::consumer::{Batch, Message, Trouble};
 use fencepost_kafka::error::librdkafka::Flags;
 use fencepost_kafka::error::{ErrorClass, Operation, Resource, Subject};
+use fencepost_kafka::{ClientError, Notice};
 use fencepost_pipeline::{BadRecord, Header, OutputBatch, ProcessError, RawRecord};
 use fencepost_protocol::transactional::{self, Event, Outputs};
 use fencepost_protocol::{Offset, Partition};
@@ -24,6 +24,9 @@ const BATCH: usize = 2_000;
 const GATHER: Duration = Duration::from_millis(3);
 /// How often a partition is tried again whose position is not in the log.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
+
+/// How long the same complaint of the client is not repeated.
+const SAME_NOTICE: Duration = Duration::from_secs(10);
 
 /// What became of the records of a batch.
 #[derive(Default)]
@@ -46,8 +49,7 @@ impl Driver<'_> {
         let notice = consumer.take_notice();
         self.consumer = Some(consumer);
         if let Some(notice) = notice {
-            let error = call_error("reach the brokers", notice.code, notice.message);
-            self.report(ErrorKey::Connection, &error, None);
+            self.noticed(notice);
         }
         for trouble in &troubles {
             self.trouble(trouble);
@@ -60,6 +62,20 @@ impl Driver<'_> {
                 let message = format!("the pipeline failed: {}", fencepost_kafka::error::chain(&error));
                 self.finish(SlotExit::Failed(message));
             }
+        }
+    }
+
+    /// The client repeats itself many times a second while a broker is away; once is enough for a while.
+    fn noticed(&mut self, notice: Notice) {
+        let now = self.clock.now();
+        let is_news = self.last_notice.is_none_or(|(code, at)| {
+            let is_other = notice.code != code && notice.code != Code::AllBrokersDown;
+            is_other || now.saturating_sub(at) > SAME_NOTICE
+        });
+        if is_news {
+            self.last_notice = Some((notice.code, now));
+            let error = call_error("reach the brokers", notice.code, notice.message);
+            self.report(ErrorKey::Connection, &error, None);
         }
     }
 
@@ -172,12 +188,10 @@ impl Driver<'_> {
         let fatal = self.consumer.as_ref().and_then(fencepost_kafka::consumer::Consumer::fatal);
         if let Some(fatal) = fatal {
             if fatal.class() == ErrorClass::Fenced {
-                self.report(ErrorKey::Group, &fatal, None);
-                self.finish(SlotExit::Fenced(self.fenced_message(" in the consumer group")));
+                self.member_fenced();
             } else {
                 self.report(ErrorKey::Group, &fatal, None);
                 self.replace_consumer();
-                self.tell(Event::Tick);
             }
             return;
         }

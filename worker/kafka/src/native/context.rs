@@ -94,7 +94,9 @@ pub(super) unsafe extern "C" fn on_log(
 ) {
     let (facility, text) = (text_of(facility), text_of(text));
     match level {
-        // Connections come and go; what it means for the job is reported where the job notices it.
+        // Connections come and go, many times a second while a broker is away; what it means for the job is reported where the job
+        // notices it.
+        _ if facility == "FAIL" || facility == "ERROR" => debug!(target: "librdkafka", facility, "{text}"),
         0..=3 => warn!(target: "librdkafka", facility, "{text}"),
         4 | 5 => info!(target: "librdkafka", facility, "{text}"),
         _ => debug!(target: "librdkafka", facility, "{text}"),

@@ -43,6 +43,15 @@ pub enum ClientError {
         /// What it was about, where that is known better here than where the error is handled.
         subject: Option<Subject>,
     },
+    /// The brokers answer, but the positions are not stable.
+    #[error(
+        "the committed positions of group {group} are undecided: a transaction that is still open, or whose end was not written \
+         everywhere, holds some of them"
+    )]
+    UndecidedPositions {
+        /// The group.
+        group: String,
+    },
     /// A committed position is not in the log any more, or not yet.
     #[error(
         "position {wanted} of {topic}/{partition} is outside of the log, which holds {low} to {high}: the records in between were \
@@ -96,6 +105,7 @@ impl ClientError {
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Call { code, flags, .. } => class_with_flags(*code, *flags),
+            Self::UndecidedPositions { .. } => ErrorClass::Retry,
             Self::Property { .. } | Self::Create { .. } | Self::Name { .. } | Self::UnknownPosition { .. } => {
                 ErrorClass::Fatal
             }

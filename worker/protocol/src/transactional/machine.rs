@@ -159,15 +159,13 @@ impl Machine {
         if matches!(self.state, State::Idle | State::Open) && self.commit_if_due(out) {
             return;
         }
-        // Here nothing is uncommitted that anyone waits for.
-        if self.state != State::Open {
-            while let Some(change) = self.changes.pop_front() {
-                self.change(change, out);
-            }
-            if let Some(exit) = self.goal {
-                self.stop(exit, out);
-                return;
-            }
+        // From here on nothing is uncommitted that a change or the end would have to wait for.
+        while let Some(change) = self.changes.pop_front() {
+            self.change(change, out);
+        }
+        if let Some(exit) = self.goal {
+            self.stop(exit, out);
+            return;
         }
         match self.state {
             State::Closed => self.call(State::Opening, Effect::OpenProducer, out),

@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::transactional::{Batch, Call, Class, Effect, Event, Exit, Machine, Mode, Outputs, Start, State};
 use crate::{Offset, Partition, Token};
@@ -33,6 +33,8 @@ pub(super) struct Worker {
     token: Option<Token>,
     reading: BTreeMap<Partition, i64>,
     held: Vec<Record>,
+    /// Partitions that the machine was told it has lost.
+    lost: BTreeSet<Partition>,
     /// Answers that the group waits for before it takes this member into the next generation.
     pub(super) owed: usize,
 }
@@ -52,6 +54,7 @@ impl Worker {
             token: None,
             reading: BTreeMap::new(),
             held: Vec::new(),
+            lost: BTreeSet::new(),
             owed: 0,
         };
         worker.tell(Event::Start);
@@ -59,13 +62,23 @@ impl Worker {
     }
 
     pub(super) fn tell(&mut self, event: Event) {
-        if let Event::Assigned { token, .. } = &event {
-            self.token = Some(*token);
+        match &event {
+            Event::Assigned { token, partitions } => {
+                self.token = Some(*token);
+                self.lost.retain(|partition| !partitions.contains(partition));
+            }
+            Event::Lost(partitions) => self.lost.extend(partitions),
+            _ => {}
         }
         if matches!(event, Event::Revoked(_) | Event::Lost(_)) {
             self.owed += 1;
         }
         let effects = self.machine.on(event);
+        for effect in &effects {
+            if let Effect::SendOffsets(_, offsets) | Effect::CommitOffsets(_, offsets) = effect {
+                assert!(offsets.iter().all(|(partition, _)| !self.lost.contains(partition)), "lost, and committed");
+            }
+        }
         let calls = effects.iter().filter(|effect| effect.call().is_some()).count();
         assert!(calls <= 1, "one call at a time: {effects:?}");
         assert!(calls == 0 || effects.last().is_some_and(|e| e.call().is_some()), "a call comes last: {effects:?}");

@@ -133,6 +133,31 @@ fn a_loss_while_the_commit_is_under_way_does_not_let_it_reach_the_offsets() {
 }
 
 #[test]
+fn a_loss_of_some_partitions_aborts_what_was_written_for_all() {
+    let mut machine = open(Mode::ExactlyOnce);
+    drop(tell(&mut machine, batch(P1, 10, 11, Outputs::Some)));
+    assert_eq!(machine.on(Event::Tick), [Effect::Flush]);
+    assert_eq!(machine.on(Event::Lost(vec![P0])), []);
+    assert_eq!(machine.on(Event::Done(Call::Flush)), [Effect::Abort]);
+}
+
+#[test]
+fn positions_of_lost_partitions_are_forgotten_at_once() {
+    let mut machine = running(Mode::ExactlyOnce);
+    drop(tell(&mut machine, batch(P0, 10, 15, Outputs::None)));
+    assert_eq!(tell(&mut machine, Event::Lost(vec![P0, P1])), [Effect::GiveUp(vec![P0, P1])]);
+}
+
+#[test]
+fn at_least_once_looks_again_when_a_commit_is_in_doubt() {
+    let mut machine = open(Mode::AtLeastOnce);
+    drop(machine.on(Event::Tick));
+    drop(machine.on(Event::Done(Call::Flush)));
+    assert_eq!(machine.on(Event::Failed(Call::CommitOffsets, Class::Unknown)), [Effect::Backoff { attempt: 1 }]);
+    assert_eq!(machine.on(Event::BackoffOver), [Effect::Resolve(vec![P0, P1])]);
+}
+
+#[test]
 fn an_assignment_of_nothing_is_answered_too() {
     let mut machine = Machine::new(Mode::ExactlyOnce);
     drop(tell(&mut machine, Event::Start));
