@@ -187,11 +187,12 @@ impl Surveyor {
         Ok(ends)
     }
 
-    /// Waits until no transaction is open on the topic, or `deadline`. Gives the bounds then.
+    /// Waits until no transaction is open on the topic, for at most `patience`. Gives the bounds then.
     ///
     /// # Errors
     /// As [`Surveyor::ends`].
-    pub fn settle(&self, topic: &str, deadline: Instant) -> Result<Ends, Error> {
+    pub fn settle(&self, topic: &str, patience: Duration) -> Result<Ends, Error> {
+        let deadline = now() + patience;
         loop {
             let ends = self.ends(topic)?;
             if ends.values().all(|bounds| bounds.stable == bounds.end) || now() >= deadline {

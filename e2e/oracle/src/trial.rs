@@ -125,10 +125,6 @@ struct Court<'c> {
 }
 
 impl Court<'_> {
-    fn deadline(&self) -> Instant {
-        now() + self.patience
-    }
-
     /// Feeds one input topic. Gives, for each partition with records, the position behind the last.
     fn input<M: Model>(&self, judge: &mut Judge<M>, topic: &str) -> Result<BTreeMap<i32, i64>, Error> {
         let limits = match self.extent {
@@ -139,10 +135,10 @@ impl Court<'_> {
             None => true,
             Some(limits) => limits.get(&record.partition).is_some_and(|limit| record.offset < *limit),
         };
-        let ends = self.surveyor.settle(topic, self.deadline())?;
+        let ends = self.surveyor.settle(topic, self.patience)?;
         let mut needed = BTreeMap::new();
         let mut committed = HashSet::new();
-        let read = scan(self.connection, Isolation::Committed, topic, &ends, self.deadline(), |record| {
+        let read = scan(self.connection, Isolation::Committed, topic, &ends, self.patience, |record| {
             committed.insert((record.partition, record.offset));
             if within(record) {
                 judge.input(record);
@@ -153,7 +149,7 @@ impl Court<'_> {
             judge.end(topic, partition, end);
         }
         if has_hidden_records(&ends, committed.len()) {
-            scan(self.connection, Isolation::Uncommitted, topic, &ends, self.deadline(), |record| {
+            scan(self.connection, Isolation::Uncommitted, topic, &ends, self.patience, |record| {
                 if !committed.contains(&(record.partition, record.offset)) {
                     judge.withdrawn_input(record);
                 }
@@ -188,8 +184,8 @@ impl Court<'_> {
     }
 
     fn output<M: Model>(&self, judge: &mut Judge<M>, topic: &str) -> Result<(), Error> {
-        let ends = self.surveyor.settle(topic, self.deadline())?;
-        let read = scan(self.connection, Isolation::Committed, topic, &ends, self.deadline(), |record| {
+        let ends = self.surveyor.settle(topic, self.patience)?;
+        let read = scan(self.connection, Isolation::Committed, topic, &ends, self.patience, |record| {
             judge.output(record);
         })?;
         for (partition, end) in read {
@@ -204,7 +200,7 @@ impl Court<'_> {
             verdict.findings.iter().filter_map(|finding| finding.at.as_ref()).map(|at| at.topic.clone()).collect();
         for topic in topics {
             let ends = self.surveyor.ends(&topic)?;
-            scan(self.connection, Isolation::Committed, &topic, &ends, self.deadline(), |record| {
+            scan(self.connection, Isolation::Committed, &topic, &ends, self.patience, |record| {
                 let here = |at: &Position| {
                     at.partition == record.partition && at.offset == record.offset && at.topic == record.topic
                 };

@@ -70,7 +70,8 @@ impl Defect {
                 format!("{head},\"customer\":\"{customer}\",\"type\":\"purchase\",\"amount\":\"a lot\"}}").into_bytes()
             }
             Self::OutOfRange => {
-                format!("{head},\"customer\":\"{customer}\",\"type\":\"purchase\",\"amount\":99999999999999999999}}").into_bytes()
+                format!("{head},\"customer\":\"{customer}\",\"type\":\"purchase\",\"amount\":99999999999999999999}}")
+                    .into_bytes()
             }
             Self::InvalidUtf8 => {
                 let mut value = format!("{head},\"customer\":\"").into_bytes();

@@ -94,11 +94,7 @@ pub fn identity(record: &Record<'_>) -> Option<RecordId> {
     let (stream, rest) = number(value.strip_prefix(b"{\"src\":")?)?;
     let (partition, rest) = number(rest.strip_prefix(b",\"part\":")?)?;
     let (sequence, _) = number(rest.strip_prefix(b",\"seq\":")?)?;
-    Some(RecordId {
-        stream: u16::try_from(stream).ok()?,
-        partition: i32::try_from(partition).ok()?,
-        sequence,
-    })
+    Some(RecordId { stream: u16::try_from(stream).ok()?, partition: i32::try_from(partition).ok()?, sequence })
 }
 
 fn number(text: &[u8]) -> Option<(u64, &[u8])> {

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    time::Instant,
+    time::Duration,
 };
 
 use rdkafka::{
@@ -16,7 +16,7 @@ use super::{ASK_AGAIN, Bounds, Connection, Ends, Error, GROUP, Isolation, now};
 use crate::{judge::End, record::Record};
 
 /// Reads every record below the stable offset (or below the end, with [`Isolation::Uncommitted`]) of every partition, in
-/// the order of offsets within a partition. Gives how far it got when `deadline` passed first.
+/// the order of offsets within a partition. Gives how far it got within `patience`.
 ///
 /// # Errors
 /// When the brokers refuse. What can pass (a broker restarts) is waited for.
@@ -25,10 +25,11 @@ pub fn scan(
     isolation: Isolation,
     topic: &str,
     ends: &Ends,
-    deadline: Instant,
+    patience: Duration,
     mut each: impl FnMut(&Record<'_>),
 ) -> Result<BTreeMap<i32, End>, Error> {
     let read = |source| Error::Read { topic: topic.to_owned(), source };
+    let deadline = now() + patience;
     let consumer = connection.consumer(isolation, GROUP)?;
     let mut scan = Scan::new(isolation, ends);
     assign(&consumer, topic, ends).map_err(read)?;

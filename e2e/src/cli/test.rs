@@ -1,0 +1,39 @@
+//! `test`
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::Outcome;
+use crate::report;
+use crate::scenarios::{self, Options};
+
+/// Run the end-to-end tests. The last line says how many passed and failed
+#[derive(Debug, Args)]
+pub(super) struct Test {
+    /// Only those whose name contains this; may be given several times
+    #[arg(long)]
+    only: Vec<String>,
+    /// Leave the clusters up, and take those that were left
+    #[arg(long)]
+    keep: bool,
+    /// How many run at the same time, where they allow it
+    #[arg(long, default_value_t = 2)]
+    at_once: usize,
+    /// Print the names and end
+    #[arg(long)]
+    list: bool,
+}
+
+impl Test {
+    pub(super) fn run(self) -> Outcome {
+        if self.list {
+            scenarios::names().into_iter().for_each(report::answer);
+            return Ok(ExitCode::SUCCESS);
+        }
+        let tally = scenarios::run(&Options { only: self.only, keep: self.keep, at_once: self.at_once });
+        report::answer(format!("{} passed, {} failed", tally.passed, tally.failed));
+        // No test is no success.
+        Ok(if tally.failed == 0 && tally.passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}

@@ -1,0 +1,106 @@
+//! The end-to-end tests: real jobs on a real cluster, applied with kubectl, disturbed, and judged by what a reader of Kafka
+//! finds.
+//!
+//! A [`Scenario`] states a rule and tries to break it. Each has a namespace of its own, topics of its own, and leaves nothing
+//! behind. Those that disturb what all share (a broker, the operator) run alone.
+
+mod at_least_once;
+mod bad_records;
+mod bench;
+mod change;
+mod crashes;
+mod diagnostics;
+mod failure;
+mod jobs;
+mod journal;
+mod lab;
+mod meaning;
+mod oracle_self;
+mod outage;
+mod runner;
+mod scale;
+mod schema;
+mod secured;
+mod steady;
+mod validation;
+mod wire;
+
+pub(crate) use self::jobs::OrdersJob;
+pub use self::{
+    bench::Bench,
+    failure::{Failure, Outcome},
+    lab::Lab,
+    meaning::Meaning,
+    runner::{Options, Tally, names, run},
+};
+
+/// Where a scenario runs, and what it does.
+#[derive(Clone, Copy)]
+enum Test {
+    /// On two nodes and one broker without security.
+    Plain(fn(&Bench<'_>) -> Outcome),
+    /// On one node and one broker that wants TLS, a password and permissions.
+    Secured(fn(&Bench<'_>) -> Outcome),
+    /// On clusters of its own.
+    Machine(fn() -> Outcome),
+}
+
+/// Whether another scenario may run at the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Company {
+    /// It touches nothing but its own.
+    Any,
+    /// It disturbs what all share, or needs the whole machine.
+    None,
+}
+
+/// A rule, and what tries to break it.
+#[derive(Clone, Copy)]
+struct Scenario {
+    name: &'static str,
+    test: Test,
+    company: Company,
+}
+
+impl Scenario {
+    const fn plain(name: &'static str, run: fn(&Bench<'_>) -> Outcome) -> Self {
+        Self { name, test: Test::Plain(run), company: Company::Any }
+    }
+
+    const fn secured(name: &'static str, run: fn(&Bench<'_>) -> Outcome) -> Self {
+        Self { name, test: Test::Secured(run), company: Company::Any }
+    }
+
+    const fn machine(name: &'static str, run: fn() -> Outcome) -> Self {
+        Self { name, test: Test::Machine(run), company: Company::None }
+    }
+
+    const fn alone(self) -> Self {
+        Self { company: Company::None, ..self }
+    }
+}
+
+/// All of them, in the order in which they run.
+const ALL: &[Scenario] = &[
+    Scenario::plain("the-judge-finds-every-fault-in-real-topics", oracle_self::run),
+    Scenario::plain("the-api-server-refuses-what-the-schema-forbids", schema::refused),
+    Scenario::plain("the-api-server-accepts-every-example", schema::examples),
+    Scenario::plain("what-identifies-a-job-to-kafka-is-immutable", schema::immutable),
+    Scenario::plain("kafka-is-spoken-to-correctly", wire::plaintext),
+    Scenario::plain("a-wrong-job-is-refused-with-every-reason-before-a-worker-starts", validation::all_at_once),
+    Scenario::plain("a-transaction-timeout-below-the-commit-interval-is-refused", validation::below_commit_interval),
+    Scenario::plain("a-wrong-update-leaves-the-last-good-version-running", validation::wrong_update),
+    Scenario::plain("every-record-counts-once", steady::run),
+    Scenario::plain("aborted-input-counts-for-nothing", steady::aborted_input),
+    Scenario::plain("bad-records-are-skipped-and-nothing-else", bad_records::skip),
+    Scenario::plain("bad-records-go-to-the-dead-letter-topic-once", bad_records::dead_letter),
+    Scenario::plain("a-bad-record-stops-the-job-behind-everything-before-it", bad_records::fail),
+    Scenario::plain("at-least-once-repeats-only-after-failures", at_least_once::run),
+    Scenario::plain("scaling-loses-and-repeats-nothing", scale::run),
+    Scenario::plain("two-generations-of-workers-never-run-at-once", change::run),
+    Scenario::plain("killed-workers-and-operators-lose-and-repeat-nothing", crashes::run).alone(),
+    Scenario::plain("a-broker-that-goes-away-is-named-and-waited-for", outage::run).alone(),
+    Scenario::secured("kafka-is-spoken-to-correctly-under-tls-and-sasl", wire::secured),
+    Scenario::secured("refused-credentials-and-missing-permissions-are-named", secured::run),
+    Scenario::machine("a-killed-harness-leaves-nothing-behind", runner::harness),
+];

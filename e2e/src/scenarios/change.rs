@@ -1,0 +1,64 @@
+//! A new version of the SQL replaces a running one.
+
+use std::collections::BTreeMap;
+
+use fencepost_oracle::reader::{Isolation, Surveyor, Tail, scan};
+
+use super::bench::{Limits, epoch};
+use super::failure::ensure;
+use super::scale::moves;
+use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
+use crate::load::Plan;
+
+pub(super) fn run(bench: &Bench<'_>) -> Outcome {
+    let mut job = OrdersJob::new(bench);
+    let input = bench.make_topic("orders", 4)?;
+    bench.make_topic("purchases", 4)?;
+    let load = bench.load(Plan::new(&input, 4, 2000))?;
+    let journal = bench.journal();
+    bench.apply(&job.manifest(bench)?)?;
+    let mut last = epoch(&bench.until_ready(&job.name)?);
+    let mut tail = Tail::new(&bench.connection(), &[&job.output]).map_err(Failure::means("follow the output"))?;
+    for version in 2..=3 {
+        moves(&mut tail, "before the change")?;
+        job.version = version;
+        bench.apply(&job.manifest(bench)?)?;
+        let changed = bench.until_job(&job.name, "the next epoch", Limits::READY, |job| epoch(job) > last)?;
+        ensure!(epoch(&changed) == last + 1, "one change took {} epochs", epoch(&changed) - last);
+        bench.until_ready(&job.name)?;
+        last += 1;
+    }
+    moves(&mut tail, "after the changes")?;
+    load.stop().map_err(Failure::means("write the input"))?;
+    let overlaps = journal.overlaps();
+    ensure!(overlaps.is_empty(), "workers of two epochs existed at once: {overlaps:?}");
+    ensure!(journal.pods().len() == 6, "three epochs of two workers are six pods, not {:?}", journal.pods());
+    let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
+    let verdict = bench.judge(trial)?;
+    let versions = versions(bench, &job.output)?;
+    ensure!(versions.len() == 3, "records of versions {versions:?} were written, not of three");
+    Ok(vec![format!("records by version: {versions:?}"), verdict])
+}
+
+/// Records of each version, after a check that no partition has an older one behind a newer one.
+fn versions(bench: &Bench<'_>, topic: &str) -> Result<BTreeMap<u64, u64>, Failure> {
+    let read = Failure::means::<fencepost_oracle::reader::Error>;
+    let connection = bench.connection();
+    let ends =
+        Surveyor::new(&connection).and_then(|surveyor| surveyor.ends(topic)).map_err(read("survey the output"))?;
+    let mut counts = BTreeMap::new();
+    let mut newest: BTreeMap<i32, u64> = BTreeMap::new();
+    let mut late = None;
+    scan(&connection, Isolation::Committed, topic, &ends, Limits::CAUGHT_UP, |record| {
+        let value: serde_json::Value = serde_json::from_slice(record.value.unwrap_or_default()).unwrap_or_default();
+        let version = value.get("version").and_then(serde_json::Value::as_u64).unwrap_or_default();
+        *counts.entry(version).or_default() += 1;
+        let newest = newest.entry(record.partition).or_default();
+        if version < *newest {
+            late.get_or_insert(format!("version {version} behind version {newest} at {}", record.position()));
+        }
+        *newest = version.max(*newest);
+    })
+    .map_err(read("read the output"))?;
+    late.map_or(Ok(counts), |late| Err(Failure::Expectation(late)))
+}

@@ -1,0 +1,71 @@
+//! A cluster with Fencepost installed as a user installs it: images in the nodes, charts by helm.
+
+use fencepost_oracle::Connection;
+
+use super::Failure;
+use crate::cluster::kafka::User;
+use crate::cluster::{Cluster, ClusterSpec};
+use crate::images::{self, Images};
+use crate::{paths, report};
+
+/// The namespace of the operator.
+pub const SYSTEM: &str = "fencepost-system";
+
+/// A cluster on which jobs can be applied.
+#[derive(Debug)]
+pub struct Lab {
+    cluster: Cluster,
+}
+
+impl Lab {
+    /// Brings a cluster up, or takes the one of that name that was kept, and installs the checkout on it.
+    ///
+    /// # Errors
+    /// When something does not build, start, or install.
+    pub fn open(spec: &ClusterSpec) -> Result<Self, Failure> {
+        let images = images::build().map_err(Failure::means("build the images"))?;
+        let kept = Cluster::list().contains(&spec.name);
+        let cluster = if kept { Cluster::attach(&spec.name) } else { Cluster::up(spec) };
+        let lab = Self { cluster: cluster.map_err(Failure::means("bring the cluster up"))? };
+        report::step("installing the charts");
+        lab.install(&images)?;
+        Ok(lab)
+    }
+
+    fn install(&self, images: &Images) -> Result<(), Failure> {
+        for image in [&images.operator, &images.worker] {
+            self.cluster.import_image(&image.archive).map_err(Failure::means("bring an image into the nodes"))?;
+        }
+        let charts = paths::repository().join("charts");
+        let value = |name: &str, value: &str| format!("--set={name}={value}");
+        let helm = |release: &str, more: &[String]| {
+            let chart = charts.join(release).display().to_string();
+            let mut arguments =
+                vec!["upgrade", "--install", release, &chart, "--namespace", SYSTEM, "--create-namespace"];
+            arguments.extend(["--wait", "--timeout=3m"]);
+            arguments.extend(more.iter().map(String::as_str));
+            self.cluster.helm(&arguments).map_err(Failure::means("install a chart")).map(drop)
+        };
+        helm("fencepost-crds", &[])?;
+        let settings = [
+            value("image.repository", images.operator.repository()),
+            value("image.tag", images.operator.tag()),
+            value("workerImage.repository", images.worker.repository()),
+            value("workerImage.tag", images.worker.tag()),
+        ];
+        helm("fencepost", &settings)
+    }
+
+    /// The cluster.
+    #[must_use]
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// How tests reach Kafka: as somebody who may read and write everything.
+    #[must_use]
+    pub fn connection(&self) -> Connection {
+        let properties = self.cluster.kafka_client(User::Admin);
+        properties.iter().fold(Connection::default(), |connection, (name, value)| connection.with(name, value))
+    }
+}

@@ -1,0 +1,191 @@
+//! Runs scenarios: two at a time where they do not disturb each other, and says of each what came of it.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use super::{ALL, Bench, Company, Failure, Lab, Outcome, Scenario, Test, diagnostics};
+use crate::cluster::{Cluster, ClusterName, ClusterSpec, Security};
+use crate::wait::Deadline;
+use crate::{report, selfcheck};
+
+/// Which scenarios run, and what stays.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Parts of names; empty: all.
+    pub only: Vec<String>,
+    /// Leave the clusters up.
+    pub keep: bool,
+    /// Scenarios at the same time, where they allow it; 0 stands for 2.
+    pub at_once: usize,
+}
+
+/// How many passed.
+#[must_use]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Passed.
+    pub passed: usize,
+    /// Failed.
+    pub failed: usize,
+}
+
+impl Tally {
+    fn count(&mut self, passed: bool) {
+        if passed { self.passed += 1 } else { self.failed += 1 }
+    }
+}
+
+/// Names of all scenarios.
+#[must_use]
+pub fn names() -> Vec<&'static str> {
+    ALL.iter().map(|scenario| scenario.name).collect()
+}
+
+/// Runs what the options name.
+pub fn run(options: &Options) -> Tally {
+    let wanted = |scenario: &&Scenario| {
+        options.only.is_empty() || options.only.iter().any(|part| scenario.name.contains(part.as_str()))
+    };
+    let (mut plain, mut secured, mut machine) = (Vec::new(), Vec::new(), Vec::new());
+    for scenario in ALL.iter().filter(wanted) {
+        match scenario.test {
+            Test::Plain(run) => plain.push((*scenario, run)),
+            Test::Secured(run) => secured.push((*scenario, run)),
+            Test::Machine(run) => machine.push((*scenario, run)),
+        }
+    }
+    let tally = Mutex::new(Tally::default());
+    on_cluster(options, "test", Security::Plaintext, &plain, &tally);
+    on_cluster(options, "secured", Security::SaslSsl, &secured, &tally);
+    for (scenario, run) in machine {
+        let clock = begin(&scenario);
+        end(&scenario, clock, run(), &tally);
+    }
+    tally.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+type OnBench = (Scenario, fn(&Bench<'_>) -> Outcome);
+
+fn on_cluster(options: &Options, name: &str, security: Security, scenarios: &[OnBench], tally: &Mutex<Tally>) {
+    if scenarios.is_empty() {
+        return;
+    }
+    let nodes = if security == Security::Plaintext { 2 } else { 1 };
+    let lab = name.parse().map_err(Failure::means("name a cluster")).and_then(|name: ClusterName| {
+        if !options.keep {
+            Cluster::down(&name).map_err(Failure::means("remove an old cluster"))?;
+        }
+        Lab::open(&ClusterSpec { name, nodes, security, ..ClusterSpec::default() })
+    });
+    match lab {
+        Ok(lab) => {
+            run_all(options, &lab, scenarios, tally);
+            if !options.keep
+                && let Err(error) = Cluster::down(&lab.cluster().spec().name)
+            {
+                report::step(format!("the cluster {name} did not go away: {}", report::chain(&error)));
+            }
+        }
+        Err(error) => {
+            report::step(format!("no cluster {name}: {}", report::chain(&error)));
+            for (scenario, _) in scenarios {
+                report::detail(format!("{}: not run", scenario.name));
+                lock(tally).count(false);
+            }
+        }
+    }
+}
+
+fn run_all(options: &Options, lab: &Lab, scenarios: &[OnBench], tally: &Mutex<Tally>) {
+    let (together, alone): (Vec<&OnBench>, Vec<&OnBench>) =
+        scenarios.iter().partition(|(scenario, _)| scenario.company == Company::Any);
+    let queue = Mutex::new(VecDeque::from(together));
+    let at_once = if options.at_once == 0 { 2 } else { options.at_once };
+    std::thread::scope(|scope| {
+        for _ in 0..at_once {
+            scope.spawn(|| {
+                loop {
+                    let next = lock(&queue).pop_front();
+                    let Some(next) = next else { return };
+                    run_one(lab, next, tally);
+                }
+            });
+        }
+    });
+    for one in alone {
+        run_one(lab, one, tally);
+    }
+}
+
+fn run_one(lab: &Lab, (scenario, run): &OnBench, tally: &Mutex<Tally>) {
+    let clock = begin(scenario);
+    let namespace = namespace_of(scenario.name);
+    // The thread is inside the cluster's network, and so is every thread it makes: the clients of Kubernetes and Kafka.
+    let outcome = lab.cluster().namespace().within(|| {
+        let bench = Bench::open(lab, scenario.name, &namespace)?;
+        let outcome = run(&bench);
+        if let Err(failure) = &outcome {
+            let folder = diagnostics::save(lab.cluster(), scenario.name, &namespace, &report::chain(failure));
+            report::detail(format!("{}: what the cluster knew is in {}", scenario.name, folder.display()));
+        }
+        let closed = bench.close();
+        outcome.and_then(|lines| closed.map(|()| lines))
+    });
+    end(scenario, clock, outcome.unwrap_or(Err(Failure::Thread)), tally);
+}
+
+/// Short enough for a namespace, and another one in each run, because an old one goes away slowly.
+fn namespace_of(name: &str) -> String {
+    let short: String = name.chars().take(48).collect();
+    format!("{}-{}", short.trim_end_matches('-'), std::process::id())
+}
+
+fn begin(scenario: &Scenario) -> Deadline {
+    report::step(scenario.name);
+    Deadline::after(Duration::MAX)
+}
+
+fn end(scenario: &Scenario, clock: Deadline, outcome: Outcome, tally: &Mutex<Tally>) {
+    let seconds = clock.elapsed().as_secs();
+    let passed = outcome.is_ok();
+    let (word, lines) = match outcome {
+        Ok(lines) => ("ok", lines),
+        Err(failure) => ("FAILED", vec![report::chain(&failure)]),
+    };
+    report::step(format!("{}: {word} ({seconds} s)", scenario.name));
+    for line in lines {
+        report::detail(line);
+    }
+    lock(tally).count(passed);
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The harness tests itself.
+pub(super) fn harness() -> Outcome {
+    selfcheck::leaves_nothing_behind_after_kill().map_err(Failure::means("leave nothing behind"))?;
+    Ok(Vec::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{names, namespace_of};
+
+    #[test]
+    fn names_of_scenarios_are_distinct_also_as_namespaces() {
+        let namespaces: BTreeSet<_> = names().into_iter().map(namespace_of).collect();
+        assert_eq!(namespaces.len(), names().len());
+        for namespace in namespaces {
+            assert!(
+                namespace.len() <= 63
+                    && namespace.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'),
+                "{namespace}"
+            );
+        }
+    }
+}

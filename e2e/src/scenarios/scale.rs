@@ -1,0 +1,59 @@
+//! `kubectl scale` under load.
+
+use std::time::Duration;
+
+use fencepost_oracle::reader::Tail;
+
+use super::bench::epoch;
+use super::failure::ensure;
+use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
+use crate::load::Plan;
+use crate::wait::Deadline;
+
+pub(super) fn run(bench: &Bench<'_>) -> Outcome {
+    let job = OrdersJob { replicas: 1, ..OrdersJob::new(bench) };
+    let input = bench.make_topic("orders", 8)?;
+    bench.make_topic("purchases", 4)?;
+    let load = bench.load(Plan::new(&input, 8, 2000))?;
+    bench.apply(&job.manifest(bench)?)?;
+    let before = bench.until_ready(&job.name)?;
+    let first = bench.workers(&job.name)?;
+    let mut tail = Tail::new(&bench.connection(), &[&job.output]).map_err(Failure::means("follow the output"))?;
+    moves(&mut tail, "at the start")?;
+    for replicas in [4, 2] {
+        bench.scale(&job.name, replicas)?;
+        let scaled = bench.until_ready(&job.name)?;
+        ensure!(scaled.spec.replicas == replicas, "kubectl scale did not change spec.replicas");
+        ensure!(epoch(&scaled) == epoch(&before), "scaling restarted the job: epoch {}", epoch(&scaled));
+        moves(&mut tail, "after scaling")?;
+    }
+    let last = bench.workers(&job.name)?;
+    ensure!(
+        first.iter().all(|worker| last.get(worker.0) == Some(worker.1)),
+        "scaling replaced a worker: {first:?}, {last:?}"
+    );
+    load.stop().map_err(Failure::means("write the input"))?;
+    let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
+    Ok(vec![bench.judge(trial)?])
+}
+
+/// Waits until the job has committed a few thousand more records.
+pub(super) fn moves(tail: &mut Tail, when: &str) -> Result<(), Failure> {
+    const ENOUGH: u64 = 3000;
+    const LIMIT: Duration = Duration::from_secs(60);
+    let deadline = Deadline::after(LIMIT);
+    let mut seen = 0;
+    // What is already there counts for nothing.
+    while tail.poll(Duration::from_millis(1)).map_err(Failure::means("follow the output"))? > 0 {}
+    while seen < ENOUGH {
+        if deadline.passed() {
+            return Err(Failure::Late {
+                what: format!("{ENOUGH} more committed records {when}"),
+                seconds: LIMIT.as_secs(),
+                last: format!("{seen} records"),
+            });
+        }
+        seen += tail.poll(Duration::from_millis(200)).map_err(Failure::means("follow the output"))?;
+    }
+    Ok(())
+}
