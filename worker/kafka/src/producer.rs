@@ -3,6 +3,7 @@
 //! One [`Producer`] serves both guarantees: with a transactional id it offers transactions, without it is an idempotent producer.
 //! It belongs to one thread, which also serves the delivery reports: in [`Producer::produce`], and in [`Producer::flush`].
 
+mod message;
 mod partitioner;
 
 use std::collections::HashMap;
@@ -20,6 +21,7 @@ use crate::error::{Operation, Resource, Subject};
 use crate::native::{ClientError, Kind, Native, Notice, PartitionList, c_string, check, check_error, millis};
 use crate::settings::ConnectionSettings;
 
+use message::{Headers, message};
 use partitioner::Sticky;
 pub use partitioner::partition_of;
 
@@ -340,7 +342,7 @@ impl Producer {
                     // 0 is "now".
                     records.timestamp(row).unwrap_or(0),
                     v::RD_KAFKA_VTYPE_HEADERS,
-                    headers.0.as_ptr(),
+                    headers.as_ptr(),
                     v::RD_KAFKA_VTYPE_END,
                 )
             };
@@ -459,64 +461,9 @@ fn partition_count(
     }
 }
 
-/// A message that points into the records.
-fn message(records: &impl Records, row: usize, partition: i32) -> sys::rd_kafka_message_t {
-    let bytes = |part: Option<&[u8]>| {
-        part.map_or((std::ptr::null_mut(), 0), |part| (part.as_ptr().cast_mut().cast::<c_void>(), part.len()))
-    };
-    let (payload, len) = bytes(records.value(row));
-    let (key, key_len) = bytes(records.key(row));
-    sys::rd_kafka_message_t {
-        err: sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR,
-        rkt: std::ptr::null_mut(),
-        partition,
-        payload,
-        len,
-        key,
-        key_len,
-        offset: 0,
-        _private: std::ptr::null_mut(),
-    }
-}
-
 /// A list of offsets to commit.
 pub(crate) fn offset_list(offsets: &[(Partition, Offset)], topics: &[String]) -> Result<PartitionList, ClientError> {
     PartitionList::new(offsets.iter().map(|(partition, offset)| {
         (topics.get(usize::from(partition.topic)).map_or("", String::as_str), partition.number, offset.0)
     }))
-}
-
-/// Headers that no message owns yet.
-struct Headers(NonNull<sys::rd_kafka_headers_t>);
-
-impl Headers {
-    fn new<'h>(headers: impl Iterator<Item = (&'h str, Option<&'h [u8]>)>) -> Result<Self, ClientError> {
-        // SAFETY: no preconditions.
-        let list = NonNull::new(unsafe { sys::rd_kafka_headers_new(4) })
-            .ok_or_else(|| ClientError::Create { message: "out of memory".to_owned() })?;
-        let list = Self(list);
-        for (name, value) in headers {
-            let bytes = value.map_or(std::ptr::null(), |value| value.as_ptr().cast::<c_void>());
-            let len = |len: usize| isize::try_from(len).unwrap_or(isize::MAX);
-            // SAFETY: pointers and lengths belong together; librdkafka copies both.
-            let code = unsafe {
-                sys::rd_kafka_header_add(
-                    list.0.as_ptr(),
-                    name.as_ptr().cast(),
-                    len(name.len()),
-                    bytes,
-                    len(value.map_or(0, <[u8]>::len)),
-                )
-            };
-            check("add a header", code)?;
-        }
-        Ok(list)
-    }
-}
-
-impl Drop for Headers {
-    fn drop(&mut self) {
-        // SAFETY: it is only dropped while no message owns it.
-        unsafe { sys::rd_kafka_headers_destroy(self.0.as_ptr()) }
-    }
 }

@@ -25,6 +25,8 @@ const GATHER: Duration = Duration::from_millis(3);
 /// How often a partition is tried again whose position is not in the log.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
+/// How soon, when it may be only that the brokers are starting.
+const SOON: Duration = Duration::from_secs(1);
 /// How long the same complaint of the client is not repeated.
 const SAME_NOTICE: Duration = Duration::from_secs(10);
 
@@ -91,8 +93,10 @@ impl Driver<'_> {
             return Ok(Some(Event::Batch(refused)));
         }
         let mut work = self.process(batch)?;
-        for partition in work.consumed.keys() {
-            self.forget_errors_about(*partition);
+        let alive: Vec<Partition> =
+            work.consumed.keys().copied().chain(batch.ends().iter().map(|(partition, _)| *partition)).collect();
+        for partition in alive {
+            self.forget_errors_about(partition);
         }
         if work.stop_before.is_none() {
             for (partition, end) in batch.ends() {
@@ -209,20 +213,29 @@ impl Driver<'_> {
         }
     }
 
-    /// Records that were not read are gone. Never passed over silently: the partition waits for a person, the others go on.
+    /// The client has stopped fetching a partition, because its position is not in the log, or because it could not find out.
+    ///
+    /// Records that are gone before they were read are never passed over silently: the partition waits for a person, the others go
+    /// on. In either case it is tried again.
     fn position_is_unknown(&mut self, partition: Partition) {
         let Some(consumer) = &self.consumer else { return };
-        let (low, high) = consumer.watermarks(partition, Duration::from_secs(5)).unwrap_or((-1, -1));
+        let ends = consumer.watermarks(partition, Duration::from_secs(2));
         let wanted = self.machine.positions().find(|(owned, ..)| *owned == partition).and_then(|(_, _, next)| next);
-        let error = ClientError::UnknownPosition {
-            topic: self.topic_name(partition).to_owned(),
-            partition: partition.number,
-            wanted: wanted.map_or(-1, |offset| offset.0),
-            low,
-            high,
-        };
-        self.report(ErrorKey::Partition(partition.topic, partition.number), &error, None);
-        self.out_of_range.insert(partition, self.clock.now() + LOOK_AGAIN);
+        let mut again = SOON;
+        if let (Ok((low, high)), Some(wanted)) = (ends, wanted)
+            && !(low..=high).contains(&wanted.0)
+        {
+            let error = ClientError::UnknownPosition {
+                topic: self.topic_name(partition).to_owned(),
+                partition: partition.number,
+                wanted: wanted.0,
+                low,
+                high,
+            };
+            self.report(ErrorKey::Partition(partition.topic, partition.number), &error, None);
+            again = LOOK_AGAIN;
+        }
+        self.out_of_range.insert(partition, self.clock.now() + again);
     }
 }
 

@@ -1,0 +1,106 @@
+//! What others see of a slot: errors, status, lag, metrics.
+
+use std::time::Duration;
+
+use fencepost_crds::contract::{PartitionStatus, WorkerError};
+use fencepost_kafka::ClientError;
+use fencepost_kafka::error::{ErrorClass, Operation, Resource, Subject, chain};
+use fencepost_protocol::{Offset, Partition};
+use tracing::warn;
+
+use super::super::observe::{Observation, Outcome};
+use super::super::stats::ErrorKey;
+use super::Driver;
+
+const UNKNOWN_POSITION_ADVICE: &str = "Nothing is skipped on its own. To go on without those records, suspend the job and set the \
+                                       position of its consumer group: kafka-consumer-groups.sh --reset-offsets";
+
+const UNDECIDED_POSITIONS_ADVICE: &str = "The brokers end a transaction after its timeout, and this goes on by itself. If it does \
+                                          not: kafka-transactions.sh find-hanging on __consumer_offsets";
+
+/// How often the status is brought up to date while nothing is committed.
+const STATUS_INTERVAL: Duration = Duration::from_millis(500);
+
+impl Driver<'_> {
+    pub(in crate::slot) fn observe(&self, observation: Observation) {
+        self.observer.observe(self.config.slot, observation);
+    }
+
+    pub(in crate::slot) fn transaction_ended(&mut self, outcome: Outcome) {
+        let now = self.clock.now();
+        let open = std::mem::take(&mut self.open);
+        self.stats.set_open_since(None);
+        self.observe(Observation::Transaction {
+            outcome,
+            open_for: open.since.map_or(Duration::ZERO, |since| now.saturating_sub(since)),
+            took: open.ending_since.map_or(Duration::ZERO, |since| now.saturating_sub(since)),
+            records_out: open.records_out,
+            bytes_out: open.bytes_out,
+        });
+        if outcome == Outcome::Committed {
+            self.stats.update(|status| {
+                status.commits += 1;
+                status.records_out += open.records_out;
+            });
+        }
+    }
+
+    /// Shows an error to whoever watches, and says what the machine has to be told.
+    pub(in crate::slot) fn report(&self, key: ErrorKey, error: &ClientError, subject: Option<&Subject>) -> ErrorClass {
+        let class = error.class();
+        let group = Subject::new(Operation::Read, Resource::Group(self.config.consumer_group.clone()));
+        let cause = error.cause(subject.unwrap_or(&group));
+        warn!(slot = self.config.slot, class = class.label(), error = chain(error), "cannot go on");
+        self.observe(Observation::Error(class));
+        let (reason, advice) = match error {
+            // Nobody but a person can say that the records may be done without.
+            ClientError::UnknownPosition { .. } => ("WorkerErrors", UNKNOWN_POSITION_ADVICE.to_owned()),
+            ClientError::UndecidedPositions { .. } => ("WorkerErrors", UNDECIDED_POSITIONS_ADVICE.to_owned()),
+            _ => (cause.reason().into(), cause.advice()),
+        };
+        let message = format!("{}. {advice}", chain(error));
+        self.stats.set_error(key, WorkerError { reason: reason.to_owned(), message, at_ms: self.clock.unix_ms() });
+        class
+    }
+
+    /// Brings the status up to date.
+    pub(in crate::slot) fn publish(&mut self) {
+        self.next_status = self.clock.now() + STATUS_INTERVAL;
+        let state = self.machine.state().to_string();
+        let partitions = self.machine.positions().map(|(partition, committed, next)| PartitionStatus {
+            topic: self.topic_name(partition).to_owned(),
+            partition: partition.number,
+            committed: committed.map_or(-1, |offset| offset.0),
+            lag: self.lag(partition, committed, next),
+        });
+        let partitions: Vec<_> = partitions.collect();
+        self.stats.update(|status| {
+            status.state = state;
+            status.partitions = partitions;
+        });
+    }
+
+    /// Records between the committed position and the last stable offset. Exact once the end was reached; before that up to the
+    /// high watermark, which counts open transactions of others too.
+    fn lag(&self, partition: Partition, committed: Option<Offset>, next: Option<Offset>) -> i64 {
+        let Some(next) = next else { return -1 };
+        let from = committed.unwrap_or(next);
+        let high = match self.ends.get(&partition) {
+            Some(end) if *end == next => end.0,
+            _ => match self.consumer.as_ref().and_then(|consumer| consumer.cached_high_watermark(partition)) {
+                Some(high) => high,
+                None => return -1,
+            },
+        };
+        (high - from.0).max(0)
+    }
+
+    pub(in crate::slot) fn forget_errors_about(&self, partition: Partition) {
+        self.stats.clear_errors(|key| match key {
+            ErrorKey::Topic(topic) => *topic == partition.topic,
+            ErrorKey::Partition(topic, number) => (*topic, *number) == (partition.topic, partition.number),
+            ErrorKey::Connection => true,
+            ErrorKey::Group | ErrorKey::Producer => false,
+        });
+    }
+}
