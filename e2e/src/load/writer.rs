@@ -118,7 +118,7 @@ impl Writer {
             }
             // An aborted record that never reached the log would test nothing.
             self.confirm_all()?;
-            if number % abort_every.max(1) == 0 {
+            if number.is_multiple_of(abort_every.max(1)) {
                 self.producer.abort_transaction(PATIENCE).map_err(failed("abort"))?;
                 self.summary.aborted += written;
                 self.summary.defective = before;

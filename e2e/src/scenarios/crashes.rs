@@ -75,7 +75,7 @@ fn kill_all_the_time(bench: &Bench<'_>, job: &OrdersJob, tail: &mut Tail) -> Res
 fn kill_operator(bench: &Bench<'_>, before: u32) -> Result<u32, Failure> {
     let pods = bench.pods(SYSTEM, "app.kubernetes.io/name=fencepost")?;
     let Some(name) = pods.first().and_then(|pod| pod.metadata.name.as_deref()) else { return Ok(0) };
-    if before % 2 == 0 {
+    if before.is_multiple_of(2) {
         return Ok(u32::from(bench.kill(SYSTEM, name)?));
     }
     bench.kubectl(&["delete", "pod", name, "--namespace", SYSTEM, "--wait=false"])?;

@@ -18,6 +18,15 @@ pub struct Lab {
 }
 
 impl Lab {
+    /// Takes a cluster that was kept, with what is installed on it.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn installed(spec: &ClusterSpec) -> Result<Self, Failure> {
+        let cluster = Cluster::attach(&spec.name).map_err(Failure::means("take the cluster that was kept"))?;
+        Ok(Self { cluster })
+    }
+
     /// Brings a cluster up, or takes the one of that name that was kept, and installs the checkout on it.
     ///
     /// # Errors

@@ -16,6 +16,8 @@ pub struct Options {
     pub only: Vec<String>,
     /// Leave the clusters up.
     pub keep: bool,
+    /// Take clusters that were kept, with what is installed on them.
+    pub installed: bool,
     /// Scenarios at the same time, where they allow it; 0 stands for 2.
     pub at_once: usize,
 }
@@ -73,15 +75,17 @@ fn on_cluster(options: &Options, name: &str, security: Security, scenarios: &[On
     }
     let nodes = if security == Security::Plaintext { 2 } else { 1 };
     let lab = name.parse().map_err(Failure::means("name a cluster")).and_then(|name: ClusterName| {
-        if !options.keep {
+        if !options.keep && !options.installed {
             Cluster::down(&name).map_err(Failure::means("remove an old cluster"))?;
         }
-        Lab::open(&ClusterSpec { name, nodes, security, ..ClusterSpec::default() })
+        let spec = ClusterSpec { name, nodes, security, ..ClusterSpec::default() };
+        if options.installed { Lab::installed(&spec) } else { Lab::open(&spec) }
     });
     match lab {
         Ok(lab) => {
             run_all(options, &lab, scenarios, tally);
             if !options.keep
+                && !options.installed
                 && let Err(error) = Cluster::down(&lab.cluster().spec().name)
             {
                 report::step(format!("the cluster {name} did not go away: {}", report::chain(&error)));

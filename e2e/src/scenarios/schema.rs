@@ -8,8 +8,10 @@ use super::failure::ensure;
 use super::{Bench, Failure, OrdersJob, Outcome};
 use crate::paths;
 
-/// What is changed in a good manifest, and what the API server must say.
-const WRONG: [(&str, &str, fn() -> Value, &str); 22] = [
+/// What is wrong, where, the wrong value, and a part of what the API server must say.
+type Wrong = (&'static str, &'static str, fn() -> Value, &'static str);
+
+const WRONG: [Wrong; 22] = [
     ("no bootstrap servers", "/spec/kafka/bootstrapServers", || Value::Null, "bootstrapServers"),
     ("bootstrap servers without a port", "/spec/kafka/bootstrapServers", || json!("kafka"), "bootstrapServers"),
     ("a prefix with a space", "/spec/kafka/transactionalIdPrefix", || json!("my prefix"), "transactionalIdPrefix"),

@@ -118,7 +118,7 @@ type Spoil = fn(&mut StreamJob);
 
 const WRONG: [(&str, Spoil); 3] = [
     ("SQL that does not plan", |job| {
-        job.spec.pipeline.sql = "INSERT INTO purchases SELECT nobody FROM orders".to_owned()
+        job.spec.pipeline.sql = "INSERT INTO purchases SELECT nobody FROM orders".to_owned();
     }),
     ("a timeout above the broker's maximum", |job| job.spec.processing.transaction_timeout = written(1200)),
     ("an unknown topic", |job| {
