@@ -9,6 +9,7 @@ use crate::cluster::{Cluster, ClusterName};
 use crate::{faults, report};
 
 mod build;
+mod demo;
 mod down;
 mod fault;
 mod hold;
@@ -18,6 +19,7 @@ mod logs;
 mod pass;
 mod selfcheck;
 mod status;
+mod test;
 mod up;
 
 /// What a subcommand ends with.
@@ -32,6 +34,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Demo(demo::Demo),
     Up(up::Up),
     Down(down::Down),
     Status(status::Status),
@@ -45,6 +48,7 @@ enum Command {
     Hold(hold::Hold),
     Images(images::Images),
     Selfcheck(selfcheck::Selfcheck),
+    Test(test::Test),
 }
 
 /// Which cluster.
@@ -71,6 +75,7 @@ impl Which {
 #[must_use]
 pub fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
+        Command::Demo(command) => command.run(),
         Command::Up(command) => command.run(),
         Command::Down(command) => command.run(),
         Command::Status(command) => command.run(),
@@ -83,6 +88,7 @@ pub fn main() -> ExitCode {
         Command::Hold(command) => command.run(),
         Command::Images(command) => command.run(),
         Command::Selfcheck(command) => command.run(),
+        Command::Test(command) => command.run(),
     };
     outcome.unwrap_or_else(|error| {
         report::step(format!("failed: {}", report::chain(error.as_ref())));
