@@ -16,6 +16,8 @@
 mod gates;
 mod repair;
 mod rollout;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 

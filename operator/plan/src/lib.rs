@@ -24,6 +24,9 @@ pub mod report;
 pub mod revision;
 pub mod validate;
 
+#[cfg(test)]
+mod testing;
+
 pub use self::{
     decide::{Act, Decision, decide},
     observed::{

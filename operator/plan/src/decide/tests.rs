@@ -1,0 +1,411 @@
+//! Scenarios: what a user does, what the world does, what the operator makes of it.
+
+use fencepost_crds::{
+    conditions::{ConditionType, Reason},
+    v1alpha1::{Phase, Violation},
+};
+use kube_core::ResourceExt;
+use proptest::prelude::*;
+use rstest::rstest;
+
+use super::Act;
+use crate::{
+    observed::{BrokerFailure, BrokerObserved, Replacement, TopicFacts},
+    testing::{Ended, World, at, facts},
+};
+
+fn running() -> World {
+    let mut world = World::new();
+    world.settle();
+    assert_eq!(world.condition(ConditionType::Ready), ("True".to_owned(), "AllWorkersReady".to_owned()));
+    world
+}
+
+fn sql(text: &str) -> impl FnOnce(&mut serde_json::Value) {
+    let text = text.to_owned();
+    move |spec| spec["pipeline"]["sql"] = text.into()
+}
+
+/// ```text
+///  apply ─▶ plan pod ─▶ answer ─▶ accepted ─▶ epoch 1 ─▶ ready
+/// ```
+#[test]
+fn a_new_job_is_planned_accepted_and_started_as_epoch_one() {
+    let world = running();
+    let status = world.job.status.clone().unwrap();
+    assert_eq!((status.epoch, status.phase), (Some(1), Some(Phase::Running)));
+    assert_eq!(status.workers.as_deref(), Some("2/2"));
+    assert_eq!(status.transactions.unwrap().ids_high_water, Some(2));
+    let revision = status.revision.unwrap();
+    assert_eq!(revision.current, revision.target);
+    assert!(status.operation.is_none());
+    assert!(world.plans.is_empty(), "the plan pod is deleted after its answer");
+    assert_eq!(world.events, ["Starting", "AllWorkersReady"]);
+    assert_eq!(world.condition(ConditionType::Reconciling).0, "False");
+}
+
+#[test]
+fn nothing_starts_before_plan_and_brokers_have_answered() {
+    let mut world = World::new();
+    world.broker = BrokerObserved::NotAsked;
+    world.settle();
+    assert!(world.set.is_none() && world.epoch().is_none());
+    assert_eq!(world.condition(ConditionType::SpecValid).0, "True");
+    assert_eq!(world.condition(ConditionType::BrokerCompatible).0, "Unknown");
+    world.broker = BrokerObserved::Facts(facts());
+    world.settle();
+    assert_eq!(world.epoch(), Some(1));
+}
+
+#[test]
+fn a_steady_job_asks_for_nothing_but_what_is_there() {
+    let world = running();
+    let decision = world.decide();
+    assert_eq!(Some(decision.status), world.job.status);
+    assert!(matches!(decision.acts.as_slice(), [Act::Apply { .. }]), "{:?}", decision.acts);
+    assert!(decision.notes.is_empty());
+}
+
+/// ```text
+///  epoch 1 ─▶ new spec ─▶ planned beside it ─▶ Draining ─▶ last old pod gone ─▶ epoch 2
+/// ```
+#[test]
+fn a_new_revision_starts_only_when_every_old_pod_is_gone() {
+    let mut world = running();
+    world.edit(sql("INSERT INTO totals SELECT 'x' FROM orders"));
+    for _ in 0..4 {
+        world.operator(usize::MAX);
+        world.kubelet_starts();
+    }
+    assert_eq!(world.job.status.as_ref().unwrap().phase, Some(Phase::Draining));
+    assert_eq!(world.epoch(), Some(1));
+    // Asked to stop, still alive.
+    for _ in 0..3 {
+        world.informer();
+        world.set_controller();
+        world.operator(usize::MAX);
+    }
+    assert!(world.pods.iter().all(|pod| pod.metadata.deletion_timestamp.is_some()));
+    assert_eq!((world.pods.len(), world.epoch()), (2, Some(1)));
+    world.settle();
+    assert_eq!(world.epoch(), Some(2));
+    assert_eq!(world.condition(ConditionType::Ready).0, "True");
+    assert_eq!(world.revisions.len(), 2);
+}
+
+#[test]
+fn zero_pods_are_not_enough_while_the_controller_may_still_make_one() {
+    let mut world = running();
+    world.edit(sql("INSERT INTO totals SELECT 'x' FROM orders"));
+    for _ in 0..4 {
+        world.operator(usize::MAX);
+        world.kubelet_starts();
+    }
+    // Someone deletes the pods; the StatefulSet controller has not heard that none are wanted.
+    world.pods.clear();
+    world.operator(usize::MAX);
+    assert_eq!(world.epoch(), Some(1));
+    world.set_controller();
+    world.operator(usize::MAX);
+    assert_eq!((world.pods.len(), world.epoch()), (1, Some(1)), "it made one of the old epoch, which drains too");
+    world.settle();
+    assert_eq!(world.epoch(), Some(2));
+}
+
+#[test]
+fn a_refused_spec_changes_nothing_and_the_old_one_is_still_looked_after() {
+    let mut world = running();
+    world.report = Ok(fencepost_crds::contract::PlanReport {
+        contract_version: 1,
+        violations: vec![Violation {
+            reason: "SqlSyntax".to_owned(),
+            field: "spec.pipeline.sql".to_owned(),
+            message: "line 1, column 8: expected an expression".to_owned(),
+        }],
+        ..Default::default()
+    });
+    world.edit(|spec| {
+        spec["pipeline"]["sql"] = "INSERT".into();
+        spec["processing"]["transactionTimeout"] = "4s".into();
+    });
+    world.settle();
+    assert_eq!(world.condition(ConditionType::Ready), ("False".to_owned(), "NewRevisionRefused".to_owned()));
+    assert_eq!(world.condition(ConditionType::Stalled), ("True".to_owned(), "SpecInvalid".to_owned()));
+    assert_eq!(world.condition(ConditionType::Reconciling).0, "False");
+    let message = world.message(ConditionType::SpecValid);
+    assert!(message.contains("4000 ms") && message.contains("line 1, column 8"), "all problems at once: {message}");
+    assert_eq!(world.epoch(), Some(1));
+    // The old revision is scaled, and its StatefulSet comes back.
+    world.edit(|spec| spec["replicas"] = 3.into());
+    world.set = None;
+    world.settle();
+    assert_eq!((world.pods.len(), world.epoch()), (3, Some(1)));
+    // Going back to what runs needs nothing.
+    world.edit(|spec| {
+        spec["pipeline"]["sql"] = "INSERT INTO totals SELECT user FROM orders".into();
+        spec["processing"]["transactionTimeout"] = "30s".into();
+    });
+    world.settle();
+    assert_eq!(world.condition(ConditionType::Ready).0, "True");
+    assert_eq!(world.epoch(), Some(1));
+}
+
+#[test]
+fn scaling_keeps_the_epoch_and_the_mark_never_falls() {
+    let mut world = running();
+    for (replicas, mark) in [(4, 4), (1, 4), (3, 4)] {
+        world.edit(|spec| spec["replicas"] = replicas.into());
+        world.operator(usize::MAX);
+        let status = world.job.status.clone().unwrap();
+        assert_eq!(status.operation.unwrap().step.as_deref(), Some("Scaling"));
+        assert_eq!(status.transactions.unwrap().ids_high_water, Some(mark), "written before a pod can exist");
+        world.settle();
+        assert_eq!(i32::try_from(world.pods.len()), Ok(replicas));
+        assert_eq!(world.epoch(), Some(1));
+    }
+    assert_eq!(world.ran.len(), 1, "no pod of another start: {:?}", world.ran);
+}
+
+#[test]
+fn brokers_that_are_away_never_stop_workers() {
+    let mut world = running();
+    world.broker = BrokerObserved::Failed(BrokerFailure {
+        reason: Reason::BrokerUnreachable,
+        message: "connection refused".to_owned(),
+    });
+    world.settle();
+    assert_eq!(world.condition(ConditionType::Ready).0, "True");
+    assert_eq!(world.condition(ConditionType::Stalled).0, "False");
+    assert_eq!(world.condition(ConditionType::Degraded), ("True".to_owned(), "BrokerUnreachable".to_owned()));
+    assert_eq!(world.pods.len(), 2);
+    assert!(world.job.status.unwrap().broker.unwrap().transaction_max_timeout_ms.is_some(), "what was known stays");
+}
+
+#[rstest]
+#[case(Reason::AuthenticationFailed, "True")]
+#[case(Reason::AuthorizationFailed, "True")]
+#[case(Reason::TlsFailed, "True")]
+#[case(Reason::SecretMissing, "True")]
+#[case(Reason::BrokerUnreachable, "False")]
+fn a_first_start_waits_for_brokers_and_is_stalled_where_only_a_person_can_help(
+    #[case] reason: Reason,
+    #[case] stalled: &str,
+) {
+    let mut world = World::new();
+    world.broker = BrokerObserved::Failed(BrokerFailure { reason, message: "no".to_owned() });
+    world.settle();
+    assert_eq!(world.condition(ConditionType::Stalled).0, stalled);
+    assert_eq!(world.condition(ConditionType::BrokerCompatible), ("False".to_owned(), reason.to_string()));
+    assert!(world.set.is_none());
+    world.broker = BrokerObserved::Facts(facts());
+    world.settle();
+    assert_eq!(world.condition(ConditionType::Ready).0, "True");
+}
+
+#[test]
+fn topics_are_created_only_for_a_spec_that_passed_everything_else() {
+    let mut world = World::new();
+    world.edit(|spec| spec["pipeline"]["sinks"][0]["kafka"]["create"] = serde_json::json!({ "partitions": 7 }));
+    let mut absent = facts();
+    absent.topics.insert("totals".to_owned(), TopicFacts::Missing);
+    world.broker = BrokerObserved::Facts(absent);
+    let creates = |world: &World| world.decide().acts.iter().any(|act| matches!(act, Act::CreateTopics(_)));
+    assert!(!creates(&world), "not planned yet");
+    world.operator(usize::MAX);
+    world.kubelet_starts();
+    assert!(creates(&world));
+    world.settle();
+    assert_eq!(world.epoch(), Some(1));
+    let BrokerObserved::Facts(after) = &world.broker else { panic!() };
+    assert_eq!(after.topics["totals"], TopicFacts::Exists { partitions: 7 });
+}
+
+#[test]
+fn a_plan_pod_without_an_answer_is_tried_again_and_a_newer_spec_does_not_wait_for_it() {
+    let mut world = World::new();
+    world.report = Err("the plan pod ended with exit code 1".to_owned());
+    world.operator(usize::MAX);
+    world.kubelet_starts();
+    let first = world.plans[0].pod.name_any();
+    world.operator(usize::MAX);
+    assert_eq!(world.condition(ConditionType::SpecValid), ("Unknown".to_owned(), "PlanFailed".to_owned()));
+    assert!(world.plans.is_empty(), "the backoff of the first failure is over when nobody knows when it ended");
+    world.edit(sql("INSERT INTO totals SELECT 'y' FROM orders"));
+    world.operator(usize::MAX);
+    assert_ne!(world.plans[0].pod.name_any(), first);
+    world.report = World::new().report;
+    world.settle();
+    assert_eq!(world.condition(ConditionType::Ready).0, "True");
+}
+
+#[test]
+fn a_plan_of_a_superseded_spec_is_deleted() {
+    let mut world = World::new();
+    world.operator(usize::MAX);
+    world.edit(sql("INSERT INTO totals SELECT 'y' FROM orders"));
+    world.operator(usize::MAX);
+    assert_eq!(world.plans.len(), 1);
+}
+
+#[rstest]
+#[case(137, "", true)]
+#[case(1, "", true)]
+#[case(0, "", true)]
+#[case(64, "", false)]
+#[case(65, "", false)]
+#[case(66, "", false)]
+fn a_crashing_worker_is_replaced_unless_it_would_meet_the_same_end(
+    #[case] code: i32,
+    #[case] message: &'static str,
+    #[case] replaced: bool,
+) {
+    let mut world = running();
+    world.crash("spend-1", &Ended { code, message });
+    let acts = world.decide().acts;
+    assert_eq!(acts.iter().any(|act| matches!(act, Act::Replace(one) if one.pod == "spend-1")), replaced);
+}
+
+#[test]
+fn replacements_of_a_worker_come_ever_later() {
+    let mut world = running();
+    world.crash("spend-0", &Ended { code: 137, message: "" });
+    let mut seen = world.observe();
+    let mut due = |count: u32, waited: i64| {
+        seen.replacements.insert("spend-0".to_owned(), Replacement { count, last: at(world.now - waited) });
+        super::decide(&seen).unwrap().acts.iter().any(|act| matches!(act, Act::Replace(_)))
+    };
+    assert_eq!([due(1, 0), due(1, 1)], [false, true]);
+    assert_eq!([due(4, 7), due(4, 8)], [false, true]);
+    assert_eq!([due(99, 59), due(99, 60)], [false, true]);
+}
+
+#[test]
+fn a_bad_record_stalls_the_job_and_the_workers_own_words_are_shown() {
+    let mut world = running();
+    let message = r#"{"reason":"BadRecord","message":"orders-3 offset 17: not JSON","atMs":1}"#;
+    world.crash("spend-0", &Ended { code: 66, message });
+    world.operator(usize::MAX);
+    assert_eq!(world.condition(ConditionType::Stalled), ("True".to_owned(), "BadRecord".to_owned()));
+    assert!(world.message(ConditionType::Stalled).contains("orders-3 offset 17: not JSON"));
+    assert_eq!(world.job.status.unwrap().phase, Some(Phase::Stalled));
+}
+
+#[test]
+fn workers_of_an_earlier_job_of_the_same_name_are_waited_for() {
+    let mut old = running();
+    let mut world = World::new();
+    world.pods = std::mem::take(&mut old.pods);
+    for _ in 0..5 {
+        world.operator(usize::MAX);
+        world.kubelet_starts();
+    }
+    assert!(world.set.is_none() && world.epoch().is_none());
+    assert!(world.message(ConditionType::Reconciling).contains("earlier StreamJob"));
+    world.pods.clear();
+    world.settle();
+    assert_eq!(world.epoch(), Some(1));
+}
+
+#[test]
+fn a_foreign_stateful_set_is_never_touched() {
+    let mut world = running();
+    world.set.as_mut().unwrap().metadata.owner_references.as_mut().unwrap()[0].uid = "someone".to_owned();
+    let decision = world.decide();
+    assert!(decision.acts.is_empty(), "{:?}", decision.acts);
+}
+
+#[test]
+fn a_new_default_image_restarts_nothing() {
+    let world = running();
+    let mut seen = world.observe();
+    seen.settings.worker_image = "worker:2".to_owned();
+    let decision = super::decide(&seen).unwrap();
+    assert_eq!(Some(&decision.status), world.job.status.as_ref());
+    let image = |act: &Act| match act {
+        Act::Apply { children, .. } => {
+            let spec = children.stateful_set.spec.clone().unwrap().template.spec.unwrap();
+            spec.containers[0].image.clone()
+        }
+        _ => None,
+    };
+    assert_eq!(decision.acts.iter().find_map(image).as_deref(), Some("worker:1"));
+}
+
+#[test]
+fn events_tell_transitions_and_nothing_twice() {
+    let mut world = running();
+    world.events.clear();
+    world.broker =
+        BrokerObserved::Failed(BrokerFailure { reason: Reason::AuthenticationFailed, message: "refused".to_owned() });
+    world.settle();
+    world.broker = BrokerObserved::Facts(facts());
+    world.settle();
+    assert_eq!(world.events, ["AuthenticationFailed", "AuthenticationFailed", "Compatible", "Healthy"]);
+}
+
+#[derive(Clone, Debug)]
+enum Happening {
+    Operator { survives: usize },
+    Informer,
+    SetController,
+    Stops,
+    Starts,
+    Edit(u8),
+    Scale(i32),
+    PodLost(u8),
+    SetDeleted,
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    prop_oneof![
+        6 => (0_usize..8).prop_map(|survives| Happening::Operator { survives }),
+        3 => Just(Happening::Informer),
+        6 => Just(Happening::SetController),
+        3 => Just(Happening::Stops),
+        3 => Just(Happening::Starts),
+        1 => (0_u8..3).prop_map(Happening::Edit),
+        1 => (1_i32..4).prop_map(Happening::Scale),
+        1 => (0_u8..3).prop_map(Happening::PodLost),
+        1 => Just(Happening::SetDeleted),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Killed after any write, with a StatefulSet controller that acts on old copies, pods that vanish and users that change their
+    /// mind: there are never two generations at once (checked by the world after each step), an epoch never names two
+    /// revisions, and when the storm is over the newest spec runs.
+    #[test]
+    fn no_order_of_events_makes_two_generations_and_every_order_ends_well(
+        story in proptest::collection::vec(happening(), 0..150),
+    ) {
+        let mut world = World::new();
+        for happens in story {
+            match happens {
+                Happening::Operator { survives } => world.operator(survives),
+                Happening::Informer => world.informer(),
+                Happening::SetController => world.set_controller(),
+                Happening::Stops => world.kubelet_stops(),
+                Happening::Starts => world.kubelet_starts(),
+                Happening::Edit(n) => world.edit(sql(&format!("INSERT INTO totals SELECT '{n}' FROM orders"))),
+                Happening::Scale(n) => world.edit(|spec| spec["replicas"] = n.into()),
+                Happening::PodLost(n) => world.pods.retain(|pod| pod.name_any() != format!("spend-{n}")),
+                Happening::SetDeleted => {
+                    // Its pods are deleted with it, and its controller hears of that at once.
+                    world.set = None;
+                    world.informer();
+                    world.pods.clear();
+                }
+            }
+            world.now += 1;
+        }
+        world.settle();
+        prop_assert_eq!(world.condition(ConditionType::Ready).0, "True");
+        prop_assert_eq!(i32::try_from(world.pods.len()), Ok(world.job.spec.replicas));
+        let epochs: std::collections::BTreeSet<i64> = world.ran.iter().map(|(epoch, _)| *epoch).collect();
+        prop_assert_eq!(epochs.len(), world.ran.len(), "an epoch names one revision: {:?}", &world.ran);
+        let current = world.job.status.clone().unwrap().revision.unwrap();
+        prop_assert_eq!(current.current, current.target);
+    }
+}

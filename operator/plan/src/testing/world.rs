@@ -1,0 +1,291 @@
+//! What surrounds the operator, small enough to be taken step by step: the objects it makes, the StatefulSet controller with a copy
+//! of the StatefulSet that may be old, the kubelet.
+
+use std::collections::BTreeSet;
+
+use fencepost_crds::{
+    StreamJob,
+    conditions::{self, ConditionType},
+    contract::PlanReport,
+    names,
+};
+use k8s_openapi::{
+    api::{
+        apps::v1::{ControllerRevision, StatefulSet, StatefulSetStatus},
+        core::v1::{ContainerState, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Pod, PodStatus},
+    },
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+use kube_core::ResourceExt;
+use serde_json::{Value, from_value, json};
+
+use super::{at, job, observed};
+use crate::{
+    decide::{Act, Decision, decide},
+    observed::{BrokerObserved, Observed, PlanPod, TopicFacts},
+    revision::AcceptedRevision,
+};
+
+/// How a container ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Ended {
+    pub code: i32,
+    pub message: &'static str,
+}
+
+pub(crate) struct World {
+    pub job: StreamJob,
+    pub revisions: Vec<ControllerRevision>,
+    pub set: Option<StatefulSet>,
+    /// What the StatefulSet controller has seen of it.
+    set_seen: Option<StatefulSet>,
+    pub pods: Vec<Pod>,
+    pub plans: Vec<PlanPod>,
+    pub report: Result<PlanReport, String>,
+    pub broker: BrokerObserved,
+    pub now: i64,
+    pub events: Vec<String>,
+    /// Every (epoch, revision) that ever had a pod.
+    pub ran: BTreeSet<(i64, String)>,
+    counter: u64,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self {
+            job: job(|_| {}),
+            revisions: Vec::new(),
+            set: None,
+            set_seen: None,
+            pods: Vec::new(),
+            plans: Vec::new(),
+            report: Ok(PlanReport { contract_version: 1, signature: "s".to_owned(), ..PlanReport::default() }),
+            broker: BrokerObserved::Facts(super::facts()),
+            now: 1_000,
+            events: Vec::new(),
+            ran: BTreeSet::new(),
+            counter: 0,
+        }
+    }
+
+    fn next(&mut self) -> String {
+        self.counter += 1;
+        self.counter.to_string()
+    }
+
+    /// The user changes the spec.
+    pub(crate) fn edit(&mut self, change: impl FnOnce(&mut Value)) {
+        let mut json = serde_json::to_value(&self.job).unwrap();
+        change(&mut json["spec"]);
+        let generation = self.job.metadata.generation.unwrap() + 1;
+        json["metadata"]["generation"] = generation.into();
+        self.job = from_value(json).unwrap();
+    }
+
+    pub(crate) fn observe(&self) -> Observed {
+        Observed {
+            now: at(self.now),
+            accepted: self.revisions.iter().map(|revision| AcceptedRevision::read(revision).unwrap()).collect(),
+            stateful_set: self.set.clone(),
+            pods: self.pods.clone(),
+            plan: crate::observed::PlanObserved { pods: self.plans.clone(), failures: 0 },
+            broker: self.broker.clone(),
+            ..observed(self.job.clone())
+        }
+    }
+
+    pub(crate) fn decide(&self) -> Decision {
+        decide(&self.observe()).unwrap()
+    }
+
+    /// The operator looks, and is killed after `survive` writes. `usize::MAX`: it is not killed.
+    pub(crate) fn operator(&mut self, survive: usize) {
+        let decision = self.decide();
+        if survive == 0 {
+            return;
+        }
+        self.job.status = Some(decision.status);
+        self.events.extend(decision.notes.into_iter().map(|note| note.reason));
+        for act in decision.acts.into_iter().take(survive - 1) {
+            self.perform(act);
+        }
+        self.check();
+    }
+
+    fn perform(&mut self, act: Act) {
+        match act {
+            Act::Plan(children) => {
+                let pod = self.born(children.pod);
+                self.plans.push(PlanPod { pod, report: None });
+            }
+            Act::DeletePlan { name, .. } => self.plans.retain(|plan| plan.pod.name_any() != name),
+            Act::CreateTopics(topics) => {
+                if let BrokerObserved::Facts(facts) = &mut self.broker {
+                    for topic in topics {
+                        let partitions = usize::try_from(topic.partitions).unwrap();
+                        facts.topics.insert(topic.name, TopicFacts::Exists { partitions });
+                    }
+                }
+            }
+            Act::Accept(revision) => self.revisions.push(*revision),
+            Act::AcceptAgain { name, number } => {
+                let old = self.revisions.iter_mut().find(|old| old.name_any() == name).unwrap();
+                old.revision = number;
+            }
+            Act::ScaleToZero { resource_version, .. } => {
+                let mut set = self.set.clone().unwrap();
+                assert_eq!(set.resource_version().as_ref(), Some(&resource_version));
+                set.spec.as_mut().unwrap().replicas = Some(0);
+                self.store(set);
+            }
+            Act::Apply { children, seen } => {
+                let mut set = children.stateful_set;
+                assert_eq!(seen, self.set.as_ref().and_then(ResourceExt::resource_version));
+                set.status = self.set.as_ref().and_then(|old| old.status.clone());
+                set.metadata.generation = self.set.as_ref().and_then(|old| old.metadata.generation);
+                set.metadata.uid = Some("set".to_owned());
+                if self.set.as_ref().is_none_or(|old| old.spec != set.spec) {
+                    self.store(set);
+                }
+            }
+            Act::Replace(replace) => self.terminate(&replace.pod),
+            Act::ForgetRevisions(names) => self.revisions.retain(|old| !names.contains(&old.name_any())),
+        }
+    }
+
+    fn store(&mut self, mut set: StatefulSet) {
+        set.metadata.generation = Some(set.metadata.generation.unwrap_or(0) + 1);
+        set.metadata.resource_version = Some(self.next());
+        self.set = Some(set);
+    }
+
+    fn born(&mut self, mut pod: Pod) -> Pod {
+        pod.metadata.uid = Some(self.next());
+        pod
+    }
+
+    /// The StatefulSet controller hears of the newest StatefulSet.
+    pub(crate) fn informer(&mut self) {
+        self.set_seen.clone_from(&self.set);
+    }
+
+    /// The StatefulSet controller acts on what it has seen: one pod made or asked to stop, and its status.
+    pub(crate) fn set_controller(&mut self) {
+        let Some(seen) = self.set_seen.clone() else { return };
+        let spec = seen.spec.clone().unwrap();
+        let wanted = spec.replicas.unwrap();
+        if let Some(missing) = (0..wanted).find(|n| !self.pods.iter().any(|pod| pod.name_any() == format!("spend-{n}")))
+        {
+            let mut metadata = spec.template.metadata.clone().unwrap();
+            metadata.name = Some(format!("spend-{missing}"));
+            let pod = self.born(Pod { metadata, spec: spec.template.spec, status: Some(PodStatus::default()) });
+            self.ran.insert((epoch_of(&pod), pod.labels()[names::LABEL_REVISION].clone()));
+            self.pods.push(pod);
+        } else if let Some(extra) = self.pods.iter().rev().find(|pod| {
+            let ordinal = names::ordinal_of_pod(&pod.name_any()).unwrap();
+            i64::from(ordinal) >= i64::from(wanted) && pod.metadata.deletion_timestamp.is_none()
+        }) {
+            self.terminate(&extra.name_any());
+        }
+        if let Some(set) = self.set.as_mut() {
+            let status = StatefulSetStatus {
+                observed_generation: seen.metadata.generation,
+                replicas: i32::try_from(self.pods.len()).unwrap(),
+                ..StatefulSetStatus::default()
+            };
+            if set.status.as_ref() != Some(&status) {
+                set.status = Some(status);
+                self.counter += 1;
+                set.metadata.resource_version = Some(self.counter.to_string());
+            }
+        }
+        self.check();
+    }
+
+    fn terminate(&mut self, name: &str) {
+        let now = Time(at(self.now));
+        for pod in self.pods.iter_mut().filter(|pod| pod.name_any() == name) {
+            pod.metadata.deletion_timestamp = Some(now.clone());
+        }
+    }
+
+    /// Pods that were asked to stop are gone.
+    pub(crate) fn kubelet_stops(&mut self) {
+        self.pods.retain(|pod| pod.metadata.deletion_timestamp.is_none());
+    }
+
+    /// Pods become ready, plan pods answer.
+    pub(crate) fn kubelet_starts(&mut self) {
+        let condition = json!({
+            "type": "Ready", "status": "True", "lastTransitionTime": at(self.now).to_string(),
+        });
+        for pod in self.pods.iter_mut().filter(|pod| pod.metadata.deletion_timestamp.is_none()) {
+            if pod.status.as_ref().is_none_or(|status| status.conditions.is_none()) {
+                pod.status =
+                    Some(PodStatus { conditions: from_value(json!([condition])).unwrap(), ..PodStatus::default() });
+            }
+        }
+        for plan in &mut self.plans {
+            plan.report = Some(self.report.clone());
+        }
+    }
+
+    /// A worker crashed and the kubelet holds it back.
+    pub(crate) fn crash(&mut self, name: &str, ended: &Ended) {
+        let last = ContainerState {
+            terminated: Some(ContainerStateTerminated {
+                exit_code: ended.code,
+                message: (!ended.message.is_empty()).then(|| ended.message.to_owned()),
+                ..ContainerStateTerminated::default()
+            }),
+            ..ContainerState::default()
+        };
+        let now = ContainerState {
+            waiting: Some(ContainerStateWaiting { reason: Some("CrashLoopBackOff".to_owned()), message: None }),
+            ..ContainerState::default()
+        };
+        let container = ContainerStatus { state: Some(now), last_state: Some(last), ..ContainerStatus::default() };
+        for pod in self.pods.iter_mut().filter(|pod| pod.name_any() == name) {
+            pod.status = Some(PodStatus { container_statuses: Some(vec![container.clone()]), ..PodStatus::default() });
+        }
+    }
+
+    /// Everything happens until nothing changes any more.
+    pub(crate) fn settle(&mut self) {
+        for _ in 0..60 {
+            self.operator(usize::MAX);
+            self.informer();
+            self.set_controller();
+            self.kubelet_stops();
+            self.kubelet_starts();
+            self.now += 1;
+        }
+    }
+
+    /// Never two generations of workers at once.
+    fn check(&self) {
+        let epochs: BTreeSet<i64> = self.pods.iter().map(epoch_of).collect();
+        assert!(epochs.len() <= 1, "workers of several epochs live at once: {epochs:?}");
+        let revisions: BTreeSet<&String> = self.pods.iter().map(|pod| &pod.labels()[names::LABEL_REVISION]).collect();
+        assert!(revisions.len() <= 1, "workers of several revisions live at once: {revisions:?}");
+    }
+
+    pub(crate) fn condition(&self, condition_type: ConditionType) -> (String, String) {
+        let status = self.job.status.as_ref().unwrap();
+        let condition = conditions::get(&status.conditions, condition_type).unwrap();
+        (condition.status.clone(), condition.reason.clone())
+    }
+
+    pub(crate) fn message(&self, condition_type: ConditionType) -> String {
+        let status = self.job.status.as_ref().unwrap();
+        conditions::get(&status.conditions, condition_type).unwrap().message.clone()
+    }
+
+    pub(crate) fn epoch(&self) -> Option<i64> {
+        self.job.status.as_ref().and_then(|status| status.epoch)
+    }
+}
+
+fn epoch_of(pod: &Pod) -> i64 {
+    pod.annotations()[names::ANNOTATION_EPOCH].parse().unwrap()
+}
