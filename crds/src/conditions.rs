@@ -7,7 +7,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use strum::{Display, EnumIter, EnumMessage, EnumString, IntoStaticStr};
 
 /// Types of conditions of a StreamJob.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Display, EnumIter, EnumMessage, EnumString, IntoStaticStr)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Display, EnumIter, EnumMessage, EnumString, IntoStaticStr,
+)]
 pub enum ConditionType {
     /// All workers of the newest revision process.
     Ready,
@@ -24,7 +26,9 @@ pub enum ConditionType {
 }
 
 /// Reasons of conditions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Display, EnumIter, EnumMessage, EnumString, IntoStaticStr)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Display, EnumIter, EnumMessage, EnumString, IntoStaticStr,
+)]
 pub enum Reason {
     // --- Ready
     /// All workers process.
