@@ -1,5 +1,7 @@
 //! `docs/reference/conditions.md` says what the enums say.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::{fmt::Write, fs, path::PathBuf};
 
 use fencepost_crds::{

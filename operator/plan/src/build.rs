@@ -9,6 +9,8 @@ mod pod;
 mod service;
 mod service_account;
 mod stateful_set;
+#[cfg(test)]
+mod tests;
 
 use k8s_openapi::api::{
     apps::v1::StatefulSet,

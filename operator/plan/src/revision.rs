@@ -297,3 +297,6 @@ pub fn newest_first(accepted: &[AcceptedRevision]) -> Vec<&AcceptedRevision> {
     list.sort_by_key(|old| std::cmp::Reverse(old.number));
     list
 }
+
+#[cfg(test)]
+mod tests;

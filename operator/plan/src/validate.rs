@@ -5,6 +5,8 @@
 
 mod names;
 mod schema;
+#[cfg(test)]
+mod tests;
 mod timing;
 mod topics;
 

@@ -90,12 +90,17 @@ fn broker_compatible(gates: &Gates) -> Saying {
 }
 
 fn stalled(case: &Case<'_>, gates: &Gates, spec: &Saying, broker: &Saying) -> Saying {
-    if let SpecGate::Refused { .. } = gates.spec {
-        return say(ConditionStatus::True, Reason::SpecInvalid, spec.message.as_str());
-    }
+    let spec_refused = matches!(gates.spec, SpecGate::Refused { .. });
     // Brokers that refuse a spec which runs already do not stop it: that is `Degraded`.
-    if let (BrokerGate::Failed { needs_a_person: true, .. }, false) = (&gates.broker, case.target_is_accepted) {
-        return say(ConditionStatus::True, Reason::BrokerIncompatible, broker.message.as_str());
+    let broker_refuses =
+        matches!(gates.broker, BrokerGate::Failed { needs_a_person: true, .. }) && !case.target_is_accepted;
+    match (spec_refused, broker_refuses) {
+        (true, true) => {
+            return say(ConditionStatus::True, Reason::SpecInvalid, format!("{}\n{}", spec.message, broker.message));
+        }
+        (true, false) => return say(ConditionStatus::True, Reason::SpecInvalid, spec.message.as_str()),
+        (false, true) => return say(ConditionStatus::True, Reason::BrokerIncompatible, broker.message.as_str()),
+        (false, false) => {}
     }
     let hopeless = case.pods.iter().filter(|pod| !pod.works() && !pod.terminating).find_map(|pod| {
         let exit = pod.last_exit.as_ref()?;

@@ -38,8 +38,11 @@ fn below_broker_maximum(facts: Facts<'_>, findings: &mut Findings) {
                 "TransactionTimeoutAboveBrokerMaximum",
                 FIELD,
                 format!(
-                    "{timeout} ms is above transaction.max.timeout.ms of broker {id}, {maximum} ms: set transactionTimeout to at most \
-                     {maximum}ms, or raise transaction.max.timeout.ms on every broker"
+                    "{} is above transaction.max.timeout.ms of broker {id}, {}: set transactionTimeout to at most {}, or raise \
+                     transaction.max.timeout.ms on every broker",
+                    say(timeout),
+                    say(u64::try_from(maximum).unwrap_or(0)),
+                    written(u64::try_from(maximum).unwrap_or(0)),
                 ),
             ),
         ));
@@ -59,9 +62,11 @@ fn above_commit_interval(facts: Facts<'_>, findings: &mut Findings) {
             "TransactionTimeoutBelowCommitInterval",
             FIELD,
             format!(
-                "{timeout} ms must be more than commitInterval ({interval} ms) plus {budget} ms for a stall, {needed} ms in all, or the \
-                 brokers abort transactions of a healthy worker: raise transactionTimeout, or lower \
-                 spec.processing.protocol.transactional.commitInterval"
+                "{} must be more than commitInterval, {}, plus {budget} ms for a stall, together {}, or the brokers abort transactions of a \
+                 healthy worker: raise transactionTimeout, or lower spec.processing.protocol.transactional.commitInterval",
+                say(timeout),
+                say(interval),
+                say(needed),
             ),
         ));
     }
@@ -74,10 +79,11 @@ fn long_timeout(facts: Facts<'_>, findings: &mut Findings) {
             "LongTransactionTimeout",
             FIELD,
             format!(
-                "readers with isolation.level=read_committed wait up to {} s behind the open transaction of a worker that died for good: \
-                 {timeout} ms, and up to {} s until the brokers look",
-                (timeout + as_millis(BROKER_SWEEP)) / 1000,
-                BROKER_SWEEP.as_secs(),
+                "readers with isolation.level=read_committed wait up to {} behind the open transaction of a worker that died for good: \
+                 transactionTimeout, {}, and up to {} until the brokers look",
+                written(timeout.saturating_add(as_millis(BROKER_SWEEP))),
+                say(timeout),
+                written(as_millis(BROKER_SWEEP)),
             ),
         ));
     }
@@ -91,8 +97,9 @@ fn drain_within_timeout(facts: Facts<'_>, findings: &mut Findings) {
             "DrainTimeoutAboveTransactionTimeout",
             "spec.worker.drainTimeout",
             format!(
-                "{drain} ms is more than transactionTimeout ({timeout} ms): a worker that needs so long has lost its transaction before it can \
-                 commit it"
+                "{} is more than transactionTimeout, {}: a worker that needs so long has lost its transaction before it can commit it",
+                say(drain),
+                say(timeout),
             ),
         ));
     }
@@ -100,4 +107,33 @@ fn drain_within_timeout(facts: Facts<'_>, findings: &mut Findings) {
 
 fn as_millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Milliseconds as Kafka's settings have them, and as a manifest would write them.
+fn say(millis: u64) -> String {
+    format!("{millis} ms ({})", written(millis))
+}
+
+/// As a manifest would write it: `1m30s`.
+fn written(millis: u64) -> String {
+    let mut rest = millis;
+    let mut text = String::new();
+    for (unit, size) in [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)] {
+        if rest >= size {
+            text.push_str(&format!("{}{unit}", rest / size));
+            rest %= size;
+        }
+    }
+    if text.is_empty() { "0s".to_owned() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_written_as_a_manifest_would() {
+        let texts: Vec<String> = [0, 1, 1_500, 60_000, 900_000, 5_400_001].into_iter().map(written).collect();
+        assert_eq!(texts, ["0s", "1ms", "1s500ms", "1m", "15m", "1h30m1ms"]);
+    }
 }
