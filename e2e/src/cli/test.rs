@@ -17,6 +17,9 @@ pub(super) struct Test {
     /// Leave the clusters up, and take those that were left
     #[arg(long)]
     keep: bool,
+    /// Take clusters that were kept as they are: nothing is built or installed
+    #[arg(long)]
+    installed: bool,
     /// How many run at the same time, where they allow it
     #[arg(long, default_value_t = 2)]
     at_once: usize,
@@ -31,7 +34,12 @@ impl Test {
             scenarios::names().into_iter().for_each(report::answer);
             return Ok(ExitCode::SUCCESS);
         }
-        let tally = scenarios::run(&Options { only: self.only, keep: self.keep, at_once: self.at_once });
+        let tally = scenarios::run(&Options {
+            only: self.only,
+            keep: self.keep,
+            installed: self.installed,
+            at_once: self.at_once,
+        });
         report::answer(format!("{} passed, {} failed", tally.passed, tally.failed));
         // No test is no success.
         Ok(if tally.failed == 0 && tally.passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -32,10 +32,15 @@ impl Lab {
     /// # Errors
     /// When something does not build, start, or install.
     pub fn open(spec: &ClusterSpec) -> Result<Self, Failure> {
-        let images = images::build().map_err(Failure::means("build the images"))?;
-        let kept = Cluster::list().contains(&spec.name);
-        let cluster = if kept { Cluster::attach(&spec.name) } else { Cluster::up(spec) };
+        // Side by side: the cluster mostly waits, the images mostly compile.
+        let (images, cluster) = std::thread::scope(|scope| {
+            let images = scope.spawn(images::build);
+            let kept = Cluster::list().contains(&spec.name);
+            let cluster = if kept { Cluster::attach(&spec.name) } else { Cluster::up(spec) };
+            (images.join(), cluster)
+        });
         let lab = Self { cluster: cluster.map_err(Failure::means("bring the cluster up"))? };
+        let images = images.map_err(|_| Failure::Thread)?.map_err(Failure::means("build the images"))?;
         report::step("installing the charts");
         lab.install(&images)?;
         Ok(lab)

@@ -37,7 +37,7 @@ pub(super) fn all_at_once(bench: &Bench<'_>) -> Outcome {
         message(&refused, ConditionType::SpecValid),
         message(&refused, ConditionType::BrokerCompatible)
     );
-    for part in ["nobody", "misspelt", "20m", "15m", "transactionTimeout"] {
+    for part in ["nobody", "misspelt", "1200000 ms", "900000 ms", "transactionTimeout"] {
         ensure!(told.contains(part), "the conditions do not say {part}: {told}");
     }
     nothing_started(bench, &journal.pods())?;
@@ -61,7 +61,7 @@ pub(super) fn below_commit_interval(bench: &Bench<'_>) -> Outcome {
     let refused =
         bench.until_condition(&job.name, ConditionType::SpecValid, "False", Reason::InvalidSpec, Limits::JUDGED)?;
     let told = message(&refused, ConditionType::SpecValid);
-    for part in ["2s", "5s", "transactionTimeout", "commitInterval"] {
+    for part in ["2000 ms", "5000 ms", "transactionTimeout", "commitInterval"] {
         ensure!(told.contains(part), "the condition does not say {part}: {told}");
     }
     nothing_started(bench, &journal.pods())?;
