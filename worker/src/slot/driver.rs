@@ -73,6 +73,8 @@ pub(super) struct Driver<'s> {
     fenced_by: Option<String>,
     member_fenced_at: Option<Duration>,
     pub(super) last_notice: Option<(Code, Duration)>,
+    /// When the client complained last, repeated complaints included.
+    pub(super) last_trouble: Option<Duration>,
 }
 
 impl<'s> Driver<'s> {
@@ -116,6 +118,7 @@ impl<'s> Driver<'s> {
             fenced_by: None,
             member_fenced_at: None,
             last_notice: None,
+            last_trouble: None,
         }
     }
 

@@ -70,6 +70,7 @@ impl Driver<'_> {
     /// The client repeats itself many times a second while a broker is away; once is enough for a while.
     fn noticed(&mut self, notice: Notice) {
         let now = self.clock.now();
+        self.last_trouble = Some(now);
         let is_news = self.last_notice.is_none_or(|(code, at)| {
             let is_other = notice.code != code && notice.code != Code::AllBrokersDown;
             is_other || now.saturating_sub(at) > SAME_NOTICE

@@ -21,6 +21,10 @@ const UNDECIDED_POSITIONS_ADVICE: &str = "The brokers end a transaction after it
 /// How often the status is brought up to date while nothing is committed.
 const STATUS_INTERVAL: Duration = Duration::from_millis(500);
 
+/// librdkafka tries a broker that is away at least every two seconds, and repeats the same complaint every 30 seconds. When it has
+/// been quiet for this long, the brokers are back.
+const TROUBLE_IS_OVER: Duration = Duration::from_secs(60);
+
 impl Driver<'_> {
     pub(in crate::slot) fn observe(&self, observation: Observation) {
         self.observer.observe(self.config.slot, observation);
@@ -66,6 +70,7 @@ impl Driver<'_> {
     /// Brings the status up to date.
     pub(in crate::slot) fn publish(&mut self) {
         self.next_status = self.clock.now() + STATUS_INTERVAL;
+        self.forget_old_trouble();
         let state = self.machine.state().to_string();
         let partitions = self.machine.positions().map(|(partition, committed, next)| PartitionStatus {
             topic: self.topic_name(partition).to_owned(),
@@ -93,6 +98,16 @@ impl Driver<'_> {
             },
         };
         (high - from.0).max(0)
+    }
+
+    /// A worker without records would never see that its brokers are back: silence tells it.
+    fn forget_old_trouble(&mut self) {
+        let now = self.clock.now();
+        if self.last_trouble.is_some_and(|at| now.saturating_sub(at) > TROUBLE_IS_OVER) {
+            self.last_trouble = None;
+            self.last_notice = None;
+            self.stats.clear_errors(|key| *key == ErrorKey::Connection);
+        }
     }
 
     pub(in crate::slot) fn forget_errors_about(&self, partition: Partition) {
