@@ -85,7 +85,7 @@ fn tell(lab: &Lab, bench: &Bench<'_>, options: &Options) -> Result<Verdict, Fail
     quiet(&view, options)?;
     scale(bench, &view)?;
     quiet(&view, options)?;
-    judge(bench, view, load)
+    judge(bench, &view, load)
 }
 
 fn apply(lab: &Lab, bench: &Bench<'_>, view: &View) -> Result<(), Failure> {
@@ -141,7 +141,7 @@ fn scale(bench: &Bench<'_>, view: &View) -> Result<(), Failure> {
     Ok(())
 }
 
-fn judge(bench: &Bench<'_>, view: View, load: Load) -> Result<Verdict, Failure> {
+fn judge(bench: &Bench<'_>, view: &View, load: Load) -> Result<Verdict, Failure> {
     let written = load.stop().map_err(Failure::means("write the input"))?;
     view.say(format!(
         "input stops at {} records, {} of them bad. The judge reads everything, with isolation.level=read_committed",
@@ -151,7 +151,7 @@ fn judge(bench: &Bench<'_>, view: View, load: Load) -> Result<Verdict, Failure> 
     let trial = bench.trial(JOB, meaning()).input(INPUT).output(OUTPUT).output(BAD);
     let verdict = trial.verdict().map_err(Failure::means("read the topics"))?;
     // The last view is the one people see: let it show the end.
-    until(&view, "the view to show the end", |view| view.facts().output() >= verdict.found).ok();
+    until(view, "the view to show the end", |view| view.facts().output() >= verdict.found).ok();
     Ok(verdict)
 }
 

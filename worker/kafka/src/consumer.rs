@@ -307,6 +307,9 @@ impl Consumer {
     /// # Errors
     /// When the member is not able to go on.
     pub fn unassign(&mut self) -> Result<(), ClientError> {
+        // librdkafka keeps a pause over the end of an assignment: a partition that was lost while it was paused would come back
+        // paused, and never be read again.
+        self.resume()?;
         self.assigned.clear();
         self.handles.clear();
         // SAFETY: the instance is valid; null means "nothing".

@@ -100,7 +100,7 @@ impl Driver<'_> {
         (high - from.0).max(0)
     }
 
-    /// A worker without records would never see that its brokers are back: silence tells it.
+    /// A worker without partitions would never see that its brokers are back: silence tells it.
     fn forget_old_trouble(&mut self) {
         let now = self.clock.now();
         if self.last_trouble.is_some_and(|at| now.saturating_sub(at) > TROUBLE_IS_OVER) {
