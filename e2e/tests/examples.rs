@@ -1,6 +1,8 @@
 //! The examples cannot rot: each is held against the types, the rules of the schema, and the planner of the workers.
 //! (The API server sees them in the end-to-end tests, and one of them runs in the demo.)
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests: a panic is the failure")]
+
 use std::path::PathBuf;
 
 use fencepost_crds::StreamJob;
