@@ -266,6 +266,8 @@ fn kubelet(cluster: &Cluster, node: Node) -> String {
         "clusterDomain": "cluster.local",
         "containerRuntimeEndpoint": format!("unix://{}", socket(&cluster.run, node).display()),
         "evictionHard": {"imagefs.available": "1%", "memory.available": "100Mi", "nodefs.available": "1%"},
+        // Never: there is no registry to get an image back from, and the disk is the machine's, full of other things.
+        "imageGCHighThresholdPercent": 100,
         // The machine may still have version 1; Kubernetes refuses it by default from 1.35 on.
         "failCgroupV1": false,
         "failSwapOn": false,
