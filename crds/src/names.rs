@@ -35,6 +35,8 @@ pub const JOB_FILE: &str = "job.json";
 pub const SECRETS_DIR: &str = "/etc/fencepost/secrets";
 /// A scratch folder that outlives a restart of the container, not of the pod.
 pub const RUN_DIR: &str = "/run/fencepost";
+/// Where the kubelet picks up the last words of a container: its default, writable also where the root file system is not.
+pub const TERMINATION_LOG: &str = "/dev/termination-log";
 
 /// Environment variables of a worker pod.
 pub mod env {
@@ -44,6 +46,10 @@ pub mod env {
     pub const POD_NAME: &str = "FENCEPOST_POD_NAME";
     /// Filter of the log.
     pub const LOG: &str = "FENCEPOST_LOG";
+    /// [`super::RUN_DIR`].
+    pub const RUN_DIR: &str = "FENCEPOST_RUN_DIR";
+    /// File for the reason of an exit, [`super::TERMINATION_LOG`].
+    pub const TERMINATION_LOG: &str = "FENCEPOST_TERMINATION_LOG";
 }
 
 /// Transactional id of a slot.

@@ -95,11 +95,11 @@ pub(crate) struct RunArgs {
     pub(crate) http_addr: std::net::SocketAddr,
 
     /// Folder that outlives a restart of the container, not of the pod.
-    #[arg(long, env = "FENCEPOST_RUN_DIR")]
+    #[arg(long, env = names::env::RUN_DIR)]
     pub(crate) run_dir: Option<PathBuf>,
 
     /// File for the reason of an exit, where the kubelet picks it up.
-    #[arg(long, env = "FENCEPOST_TERMINATION_LOG")]
+    #[arg(long, env = names::env::TERMINATION_LOG)]
     pub(crate) termination_log: Option<PathBuf>,
 }
 

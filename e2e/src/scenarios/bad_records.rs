@@ -53,6 +53,7 @@ pub(super) fn fail(bench: &Bench<'_>) -> Outcome {
     for part in [input.as_str(), "1500", "amount"] {
         ensure!(told.contains(part), "the condition does not say {part}: {told}");
     }
+    ensure!(!told.contains('{'), "the condition shows a log instead of the worker's last words: {told}");
     let group = format!("{}.{}", bench.namespace(), job.name);
     let positions: BTreeMap<i32, i64> =
         reader::committed(&bench.connection(), &group, &input).map_err(Failure::means("read the positions"))?;

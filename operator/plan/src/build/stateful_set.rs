@@ -94,6 +94,9 @@ fn container(run: &RunSpec, start: Start) -> Container {
     let mut container = pod::container(run, vec!["run".to_owned(), job]);
     let env = container.env.get_or_insert_default();
     env.push(pod::variable(names::env::EPOCH, &start.epoch.to_string()));
+    // Without it a worker that was fenced would start again in its container, and fence its successor.
+    env.push(pod::variable(names::env::RUN_DIR, names::RUN_DIR));
+    env.push(pod::variable(names::env::TERMINATION_LOG, names::TERMINATION_LOG));
     env.push(EnvVar {
         name: names::env::POD_NAME.to_owned(),
         value: None,
