@@ -58,7 +58,6 @@ impl<'a> Acts<'a> {
             Act::DeletePlan { name, uid, outcome } => self.delete_plan(&name, uid, outcome).await?,
             Act::CreateTopics(topics) => return Ok(self.create_topics(topics).await),
             Act::Accept(revision) => self.create(&*revision, "keep the revision").await?,
-            Act::AcceptAgain { name, number } => self.accept_again(&name, number).await?,
             Act::ScaleToZero { name, uid, resource_version } => {
                 self.scale_to_zero(&name, &uid, &resource_version).await?;
             }
@@ -113,15 +112,6 @@ impl<'a> Acts<'a> {
                 None
             }
         }
-    }
-
-    async fn accept_again(&self, name: &str, number: i64) -> Result<(), Error> {
-        let patch = json!({ "revision": number });
-        self.api::<ControllerRevision>()
-            .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
-            .await
-            .map(|_| ())
-            .map_err(|source| Error::act("accept the revision again", "the revision", source))
     }
 
     async fn scale_to_zero(&self, name: &str, uid: &str, resource_version: &str) -> Result<(), Error> {

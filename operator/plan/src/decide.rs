@@ -67,15 +67,8 @@ pub enum Act {
     },
     /// Make topics.
     CreateTopics(Vec<TopicToCreate>),
-    /// Keep a revision that passed all checks.
+    /// Keep a revision that passed all checks, as the next entry of the log.
     Accept(Box<ControllerRevision>),
-    /// Make an older accepted revision the newest again.
-    AcceptAgain {
-        /// Name of the ControllerRevision.
-        name: String,
-        /// Its new number.
-        number: i64,
-    },
     /// Ask for zero workers, whatever revision the StatefulSet has.
     ScaleToZero {
         /// Name of the StatefulSet.

@@ -113,11 +113,13 @@ fn operation(old: &StreamJobStatus, new: &StreamJobStatus) -> Option<Note> {
 fn ready(old: &StreamJobStatus, new: &StreamJobStatus) -> Option<Note> {
     let (before, after) = pair(old, new, ConditionType::Ready);
     let after = after?;
+    // A newer spec that is being checked is not a failure of what runs.
+    let same_revision = new.revision.as_ref().is_some_and(|revision| revision.current == revision.target);
     let was_ready = before.is_some_and(|before| before.status == "True");
     match (was_ready, after.status == "True") {
         (false, true) => Some(note(NoteKind::Normal, &after.reason, "Ready", &after.message)),
         // Not while the operator changes something: that has its own event.
-        (true, false) if new.operation.is_none() && after.reason == "WorkersNotReady" => {
+        (true, false) if new.operation.is_none() && same_revision && after.reason == "WorkersNotReady" => {
             Some(note(NoteKind::Warning, &after.reason, "Ready", &after.message))
         }
         _ => None,

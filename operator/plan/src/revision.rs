@@ -221,10 +221,12 @@ pub enum RevisionError {
 }
 
 impl AcceptedRevision {
-    /// Name of the ControllerRevision of a revision. The StatefulSet controller keeps its own as `<name>-<hash>`.
+    /// Name of the ControllerRevision of an acceptance. The StatefulSet controller keeps its own as `<name>-<hash>`.
+    ///
+    /// Acceptances are a log: numbered, never changed, each number taken once. Whoever finds a number taken looks again.
     #[must_use]
-    pub fn object_name(job: &str, revision: &Revision) -> String {
-        format!("{job}-spec-{revision}")
+    pub fn object_name(job: &str, number: i64) -> String {
+        format!("{job}-spec-{number}")
     }
 
     /// Reads a ControllerRevision.

@@ -112,7 +112,7 @@ fn names_of_children_fit_into_a_label() {
     let run = run_spec(change);
     let built = children(&identity, &run, START).unwrap();
     let plan = plan_children(&identity, &run).unwrap();
-    let revision = crate::revision::AcceptedRevision::object_name(&name, &run.revision);
+    let revision = crate::revision::AcceptedRevision::object_name(&name, 1_000_000);
     let pod = format!("{}-999", built.stateful_set.metadata.name.unwrap());
     for name in [pod, built.config_map.metadata.name.unwrap(), plan.pod.metadata.name.unwrap(), revision] {
         assert!(name.len() <= 63, "{name}");

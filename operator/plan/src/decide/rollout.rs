@@ -116,20 +116,14 @@ fn to_run(case: &Case<'_>) -> Option<RunSpec> {
 
 fn accept(case: &Case<'_>) -> Act {
     let number = newest_first(&case.seen.accepted).first().map_or(1, |newest| newest.number.saturating_add(1));
-    let revision = case.target.revision.clone();
-    match case.seen.accepted.iter().find(|old| old.revision == revision) {
-        Some(old) => Act::AcceptAgain { name: old.object.clone(), number },
-        None => Act::Accept(Box::new(
-            AcceptedRevision {
-                object: AcceptedRevision::object_name(&case.identity.name, &revision),
-                number,
-                revision,
-                image: case.target.image.clone(),
-                spec: case.seen.job.spec.clone(),
-            }
-            .write(&case.identity),
-        )),
-    }
+    let accepted = AcceptedRevision {
+        object: AcceptedRevision::object_name(&case.identity.name, number),
+        number,
+        revision: case.target.revision.clone(),
+        image: case.target.image.clone(),
+        spec: case.seen.job.spec.clone(),
+    };
+    Act::Accept(Box::new(accepted.write(&case.identity)))
 }
 
 fn foreign(case: &Case<'_>) -> Option<Foreign> {
@@ -226,12 +220,16 @@ fn scale_to_zero(set: &StatefulSet) -> Act {
     }
 }
 
+/// Old entries of the log, except the one that the running revision is read from.
 fn forget(case: &Case<'_>, running: &Revision) -> Option<Act> {
-    let old: Vec<String> = newest_first(&case.seen.accepted)
+    let newest = newest_first(&case.seen.accepted);
+    let in_use = newest.iter().position(|old| old.revision == *running);
+    let old: Vec<String> = newest
         .into_iter()
+        .enumerate()
         .skip(HISTORY)
-        .filter(|old| old.revision != *running && old.revision != case.target.revision)
-        .map(|old| old.object.clone())
+        .filter(|(index, _)| Some(*index) != in_use)
+        .map(|(_, old)| old.object.clone())
         .collect();
     (!old.is_empty()).then_some(Act::ForgetRevisions(old))
 }

@@ -142,12 +142,38 @@ fn a_refused_spec_changes_nothing_and_the_old_one_is_still_looked_after() {
     assert_eq!((world.pods.len(), world.epoch()), (3, Some(1)));
     // Going back to what runs needs nothing.
     world.edit(|spec| {
-        spec["pipeline"]["sql"] = "INSERT INTO totals SELECT user FROM orders".into();
+        spec["pipeline"]["sql"] = A.into();
         spec["processing"]["transactionTimeout"] = "30s".into();
     });
     world.settle();
     assert_eq!(world.condition(ConditionType::Ready).0, "True");
     assert_eq!(world.epoch(), Some(1));
+}
+
+/// ```text
+///  A ─▶ B ─▶ A ─▶ B …   each change is a start of its own, and the log of acceptances stays short
+/// ```
+#[test]
+fn going_back_and_forth_between_two_specs_starts_each_anew_and_keeps_the_log_short() {
+    let mut world = running();
+    for epoch in 2..20 {
+        world.edit(sql(if epoch % 2 == 0 { "INSERT INTO totals SELECT 'b' FROM orders" } else { A }));
+        world.settle();
+        assert_eq!(world.condition(ConditionType::Ready).0, "True");
+        assert_eq!(world.epoch(), Some(epoch));
+        assert!(world.revisions.len() <= 6, "{}", world.revisions.len());
+    }
+}
+
+const A: &str = "INSERT INTO totals SELECT user FROM orders";
+
+#[test]
+fn a_newer_spec_that_is_being_checked_is_no_bad_news() {
+    let mut world = running();
+    world.events.clear();
+    world.edit(sql("INSERT INTO totals SELECT 'x' FROM orders"));
+    world.settle();
+    assert_eq!(world.events, ["Draining", "Starting", "AllWorkersReady"]);
 }
 
 #[test]

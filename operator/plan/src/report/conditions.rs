@@ -122,7 +122,9 @@ fn reconciling(case: &Case<'_>, gates: &Gates, progress: &Progress, stalled: boo
             Reason::Draining,
             format!("workers of the old revision commit and stop: {}", pods.join(", ")),
         ),
-        _ if stalled => (ConditionStatus::False, Reason::SpecInvalid, "see Stalled".to_owned()),
+        Step::Nothing | Step::Running if stalled => {
+            (ConditionStatus::False, Reason::UpToDate, "see Stalled".to_owned())
+        }
         Step::Blocked(foreign) => (ConditionStatus::True, Reason::Starting, describe(foreign)),
         Step::Starting => {
             (ConditionStatus::True, Reason::Starting, format!("epoch {} starts", progress.epoch.unwrap_or(0)))
@@ -140,8 +142,11 @@ fn reconciling(case: &Case<'_>, gates: &Gates, progress: &Progress, stalled: boo
             (ConditionStatus::False, Reason::UpToDate, "everything is as asked".to_owned())
         }
     };
-    let reason = if stalled && !matches!(status, ConditionStatus::True) { Reason::UpToDate } else { reason };
-    say(status, reason, message)
+    // Something that needs a person is not on its way, although the last accepted revision may be scaled meanwhile.
+    match (stalled, &progress.step) {
+        (true, Step::Draining { .. }) | (false, _) => say(status, reason, message),
+        (true, _) => say(ConditionStatus::False, Reason::UpToDate, message),
+    }
 }
 
 fn waits_for(gates: &Gates) -> String {

@@ -10,7 +10,7 @@ fn spec(change: impl FnOnce(&mut Value)) -> fencepost_crds::StreamJobSpec {
 
 fn accepted(number: i64, revision: &str, spec: fencepost_crds::StreamJobSpec) -> AcceptedRevision {
     let revision = Revision::read(revision);
-    let object = AcceptedRevision::object_name("spend", &revision);
+    let object = AcceptedRevision::object_name("spend", number);
     AcceptedRevision { object, number, revision, image: "worker:1".to_owned(), spec }
 }
 

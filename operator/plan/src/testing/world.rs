@@ -127,10 +127,10 @@ impl World {
                     }
                 }
             }
-            Act::Accept(revision) => self.revisions.push(*revision),
-            Act::AcceptAgain { name, number } => {
-                let old = self.revisions.iter_mut().find(|old| old.name_any() == name).unwrap();
-                old.revision = number;
+            Act::Accept(revision) => {
+                if self.revisions.iter().all(|old| old.name_any() != revision.name_any()) {
+                    self.revisions.push(*revision);
+                }
             }
             Act::ScaleToZero { resource_version, .. } => {
                 let mut set = self.set.clone().unwrap();
