@@ -56,6 +56,7 @@ pub enum Error {
 pub fn run(options: &Options) -> Result<ExitCode, Error> {
     let was_there = Cluster::list().contains(&options.name);
     listen()?;
+    report::step("a Kubernetes and Kafka of its own, for a few minutes; Ctrl-C ends it and removes everything");
     let code = supervise(options)?;
     if options.keep || was_there {
         return Ok(code);

@@ -45,9 +45,12 @@ pub fn show(options: &Options) -> Result<ExitCode, Error> {
         what_kubernetes_says(&bench);
     }
     let verdict = told?;
-    report::answer("");
-    report::answer(verdict.to_string());
-    report::answer("");
+    report::answer(format!("\n{verdict}"));
+    report::answer(if verdict.holds() {
+        "Nothing was lost, and nothing counted twice.\n"
+    } else {
+        "The promise was broken.\n"
+    });
     if options.keep {
         how_to_play(options);
     }
@@ -122,13 +125,15 @@ fn kill(bench: &Bench<'_>, view: &View) -> Result<(), Failure> {
     if !killed {
         return Err(Failure::Expectation(format!("there was no process of {JOB}-1 to kill")));
     }
-    view.say(format!("kill -9: the process of {JOB}-1 is gone, with an open transaction"));
+    view.say(format!("kill -9 of the process of {JOB}-1, in the middle of its work"));
     until(view, "the killed worker to work again", move |view| {
         let (now, ready) = restarts(view);
         now > before && ready
     })?;
     let seconds = clock.elapsed().as_secs_f64();
-    view.say(format!("{JOB}-1 is back after {seconds:.0} s; its transactional id fenced the one that died"));
+    view.say(format!(
+        "{JOB}-1 is back after {seconds:.0} s, with the same transactional id: what the dead one left open is aborted"
+    ));
     Ok(())
 }
 
@@ -181,6 +186,7 @@ fn what_kubernetes_says(bench: &Bench<'_>) {
         &["get", "streamjobs,pods", "--output=wide"][..],
         &["describe", "streamjobs"],
         &["logs", "--selector=fencepost.dev/job=orders", "--tail=20", "--prefix"],
+        &["logs", "--namespace=fencepost-system", "deployment/fencepost", "--tail=20"],
     ] {
         let told = bench.kubectl(&[&["--namespace", NAMESPACE], arguments].concat());
         report::step(format!("kubectl {}", arguments.join(" ")));
@@ -193,7 +199,7 @@ fn how_to_play(options: &Options) {
         "main" => String::new(),
         other => format!("--name {other} "),
     };
-    let order = Order { amount: 4200, ..Order::numbered(0, 0, 1_000_000_000) }.value();
+    let order = Order { kind: "purchase".to_owned(), ..Order::numbered(0, 0, 1_000_000_000) }.value();
     report::answer("The cluster is still up. From the folder of the checkout:");
     for line in [
         format!("kubectl {name}-- get streamjobs,pods --namespace {NAMESPACE}"),
