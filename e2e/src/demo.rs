@@ -54,11 +54,12 @@ pub enum Error {
 /// # Errors
 /// When the demo cannot be started, or the cluster cannot be removed.
 pub fn run(options: &Options) -> Result<ExitCode, Error> {
-    let was_there = Cluster::list().contains(&options.name);
+    let stays = options.keep || Cluster::list().contains(&options.name);
     listen()?;
-    report::step("a Kubernetes and Kafka of its own, for a few minutes; Ctrl-C ends it and removes everything");
+    let end = if stays { "the cluster stays up afterwards" } else { "Ctrl-C ends it and removes everything" };
+    report::step(format!("a Kubernetes and Kafka of their own on this machine; {end}"));
     let code = supervise(options)?;
-    if options.keep || was_there {
+    if stays {
         return Ok(code);
     }
     report::step(format!("removing the cluster {} (--keep leaves it up)", options.name));
