@@ -86,7 +86,10 @@ impl<'s> Driver<'s> {
         observer: &'s dyn Observer,
         clock: &'s dyn Clock,
     ) -> Self {
-        let fencing = config.producer().transactional_id.and_then(|id| Fencing::new(config.connection.clone(), id));
+        let fencing = config
+            .producer()
+            .transactional_id
+            .and_then(|id| Fencing::new(config.connection.clone(), id, config.transaction_timeout));
         let (topics, sources) = config.topics().into_iter().map(|(topic, sources)| (topic.name, sources)).unzip();
         Self {
             config,
@@ -391,7 +394,7 @@ impl<'s> Driver<'s> {
     /// the transactional id decides: a newer process takes it before it joins the group.
     pub(super) fn member_fenced(&mut self) {
         let now = self.clock.now();
-        let is_rival = match self.fencing.as_ref().and_then(Fencing::is_still_mine) {
+        let is_rival = match self.fencing.as_ref().and_then(|fencing| fencing.is_still_mine(self.open_for())) {
             Some(is_mine) => !is_mine,
             None => self.member_fenced_at.is_some_and(|before| now.saturating_sub(before) < RIVALRY),
         };

@@ -14,10 +14,29 @@ pub(super) enum Verdict {
     Newer(Option<ProducerIdentity>),
 }
 
+/// Whether the brokers can have ended a transaction for its age.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expiry {
+    Possible,
+    Impossible,
+}
+
+impl Expiry {
+    /// Brokers count from the first partition, which comes after the beginning, and look only now and then: a transaction that was
+    /// open for less than its timeout has not expired. A tenth is for clocks that do not run alike.
+    fn of(open_for: Option<Duration>, timeout: Duration) -> Self {
+        match open_for {
+            Some(open_for) if open_for >= timeout.mul_f64(0.9) => Self::Possible,
+            _ => Self::Impossible,
+        }
+    }
+}
+
 /// Tells the two reasons for being fenced apart, which librdkafka and its error codes cannot.
 #[derive(Debug)]
 pub(super) struct Fencing {
     id: String,
+    timeout: Duration,
     cluster: Cluster,
     runtime: Runtime,
     mine: Option<ProducerIdentity>,
@@ -25,11 +44,11 @@ pub(super) struct Fencing {
 
 impl Fencing {
     /// `None` when the raw client cannot be set up; then being fenced is taken at its worst.
-    pub(super) fn new(connection: ConnectionSettings, id: String) -> Option<Self> {
+    pub(super) fn new(connection: ConnectionSettings, id: String, timeout: Duration) -> Option<Self> {
         let runtime = Builder::new_current_thread().enable_all().build().ok()?;
         let options = ClientOptions { call_timeout: Duration::from_secs(5), ..ClientOptions::default() };
         let cluster = Cluster::with_options(connection, options).ok()?;
-        Some(Self { id, cluster, runtime, mine: None })
+        Some(Self { id, timeout, cluster, runtime, mine: None })
     }
 
     fn describe(&self) -> Option<TransactionDescription> {
@@ -50,28 +69,36 @@ impl Fencing {
     }
 
     /// Whether nobody has initialised the id after us; `None`: not known.
-    pub(super) fn is_still_mine(&self) -> Option<bool> {
+    pub(super) fn is_still_mine(&self, open_for: Option<Duration>) -> Option<bool> {
         let (mine, now) = (self.mine?, self.describe()?);
-        Some(now.producer == mine || judge(Some(mine), Some(&now)) == Verdict::Expired)
+        Some(
+            now.producer == mine
+                || judge(Some(mine), Some(&now), Expiry::of(open_for, self.timeout)) == Verdict::Expired,
+        )
     }
 
-    /// Why the producer is fenced.
-    pub(super) fn verdict(&self) -> Verdict {
-        judge(self.mine, self.describe().as_ref())
+    /// Why the producer is fenced. `open_for`: the age of its open transaction.
+    pub(super) fn verdict(&self, open_for: Option<Duration>) -> Verdict {
+        judge(self.mine, self.describe().as_ref(), Expiry::of(open_for, self.timeout))
     }
 }
 
-fn judge(mine: Option<ProducerIdentity>, now: Option<&TransactionDescription>) -> Verdict {
+fn judge(mine: Option<ProducerIdentity>, now: Option<&TransactionDescription>, expiry: Expiry) -> Verdict {
     let Some(now) = now else { return Verdict::Newer(None) };
     // A timeout raises the epoch by one and leaves an aborted transaction; a new producer leaves the id empty or opens its own. In
-    // the moment between, while a new producer's initialisation aborts our transaction, the two look alike; then we initialise
-    // once more than we should, the other one does so again, and the next verdict is right.
+    // the moment between, while a new producer's initialisation aborts our transaction, the two look alike, and only the clock
+    // tells them apart: the brokers' clock starts after ours, so what has not run out here has not run out there.
     let is_aborted = matches!(
         now.state,
         TransactionState::CompleteAbort | TransactionState::PrepareAbort | TransactionState::PrepareEpochFence
     );
     match mine {
-        Some(mine) if is_aborted && now.producer.id == mine.id && now.producer.epoch == mine.epoch.wrapping_add(1) => {
+        Some(mine)
+            if expiry == Expiry::Possible
+                && is_aborted
+                && now.producer.id == mine.id
+                && now.producer.epoch == mine.epoch.wrapping_add(1) =>
+        {
             Verdict::Expired
         }
         _ => Verdict::Newer(Some(now.producer)),
@@ -101,7 +128,7 @@ mod tests {
     #[test]
     fn a_timeout_is_told_from_a_newer_producer() {
         let mine = Some(identity(4));
-        assert_eq!(judge(mine, Some(&found(TransactionState::CompleteAbort, 5))), Verdict::Expired);
+        assert_eq!(judge(mine, Some(&found(TransactionState::CompleteAbort, 5)), Expiry::Possible), Verdict::Expired);
         for (state, epoch) in [
             (TransactionState::Empty, 5),
             (TransactionState::Empty, 6),
@@ -109,14 +136,31 @@ mod tests {
             (TransactionState::CompleteAbort, 6),
             (TransactionState::CompleteCommit, 5),
         ] {
-            assert_eq!(judge(mine, Some(&found(state, epoch))), Verdict::Newer(Some(identity(epoch))));
+            assert_eq!(
+                judge(mine, Some(&found(state, epoch)), Expiry::Possible),
+                Verdict::Newer(Some(identity(epoch)))
+            );
         }
     }
 
     #[test]
     fn what_is_not_known_counts_as_a_newer_producer() {
-        assert_eq!(judge(Some(identity(4)), None), Verdict::Newer(None));
+        assert_eq!(judge(Some(identity(4)), None, Expiry::Possible), Verdict::Newer(None));
         let aborted = found(TransactionState::CompleteAbort, 5);
-        assert_eq!(judge(None, Some(&aborted)), Verdict::Newer(Some(identity(5))));
+        assert_eq!(judge(None, Some(&aborted), Expiry::Possible), Verdict::Newer(Some(identity(5))));
+    }
+
+    #[test]
+    fn a_young_transaction_was_ended_by_a_newer_producer_whatever_it_looks_like() {
+        let timeout = Duration::from_secs(30);
+        assert_eq!(Expiry::of(None, timeout), Expiry::Impossible);
+        assert_eq!(Expiry::of(Some(Duration::from_secs(26)), timeout), Expiry::Impossible);
+        assert_eq!(Expiry::of(Some(Duration::from_secs(28)), timeout), Expiry::Possible);
+        for state in
+            [TransactionState::CompleteAbort, TransactionState::PrepareAbort, TransactionState::PrepareEpochFence]
+        {
+            let found = found(state, 5);
+            assert_eq!(judge(Some(identity(4)), Some(&found), Expiry::Impossible), Verdict::Newer(Some(identity(5))));
+        }
     }
 }

@@ -77,6 +77,11 @@ impl Driver<'_> {
         }
     }
 
+    /// The age of the open transaction.
+    pub(in crate::slot) fn open_for(&self) -> Option<Duration> {
+        self.open.since.map(|since| self.clock.now().saturating_sub(since))
+    }
+
     fn ending(&mut self) {
         let now = self.clock.now();
         self.open.ending_since.get_or_insert(now);
@@ -170,7 +175,8 @@ impl Driver<'_> {
 
     /// "Fenced" has two reasons, and only one of them is final.
     fn fenced(&mut self, call: Call) -> Class {
-        let verdict = self.fencing.as_ref().map_or(Verdict::Newer(None), super::Fencing::verdict);
+        let open_for = self.open_for();
+        let verdict = self.fencing.as_ref().map_or(Verdict::Newer(None), |fencing| fencing.verdict(open_for));
         match verdict {
             Verdict::Expired => {
                 warn!(
