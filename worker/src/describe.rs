@@ -8,7 +8,7 @@ use fencepost_crds::{
     v1alpha1::Violation,
 };
 use fencepost_kafka::{
-    rpc::{Cluster, RpcError},
+    rpc::{Cluster, RpcError, TopicRefused},
     settings::ConnectionSettings,
 };
 use fencepost_pipeline::plan_report;
@@ -79,7 +79,8 @@ fn probe(job: &ResolvedJob, spec: Option<&StreamJobSpec>) -> Result<BrokerFacts,
     let ask = async { tokio::time::timeout(PROBE_DEADLINE, facts(settings, &topics)).await };
     match runtime.block_on(ask) {
         Ok(Ok(facts)) => Ok(facts),
-        Ok(Err(error)) => Err(refuse(error.cause().reason().to_string(), error.report())),
+        Ok(Err(ProbeError::Rpc(error))) => Err(refuse(error.cause().reason().to_string(), error.report())),
+        Ok(Err(ProbeError::Topic(error))) => Err(refuse(error.cause.reason().to_string(), error.to_string())),
         Err(_) => Err(refuse(
             "BrokerUnreachable".to_owned(),
             format!("{} did not answer within {} s", job.kafka.bootstrap_servers, PROBE_DEADLINE.as_secs()),
@@ -87,18 +88,23 @@ fn probe(job: &ResolvedJob, spec: Option<&StreamJobSpec>) -> Result<BrokerFacts,
     }
 }
 
-async fn facts(settings: ConnectionSettings, topics: &[String]) -> Result<BrokerFacts, RpcError> {
-    let cluster = Cluster::new(settings)?;
+/// Why the brokers could not be asked.
+enum ProbeError {
+    Rpc(RpcError),
+    Topic(TopicRefused),
+}
+
+async fn facts(settings: ConnectionSettings, topics: &[String]) -> Result<BrokerFacts, ProbeError> {
+    let cluster = Cluster::new(settings).map_err(ProbeError::Rpc)?;
     let names: Vec<&str> = topics.iter().map(String::as_str).collect();
-    let metadata = cluster.metadata(&names).await?;
-    let limits = cluster.broker_limits().await?;
-    let topics = metadata.topics.into_iter().map(|(name, topic)| {
-        let facts = match topic.error {
-            Some(_) => TopicFacts::Missing,
-            None => TopicFacts::Exists { partitions: topic.partitions.len() },
-        };
-        (name, facts)
+    let metadata = cluster.metadata(&names).await.map_err(ProbeError::Rpc)?;
+    let limits = cluster.broker_limits().await.map_err(ProbeError::Rpc)?;
+    let topics = metadata.topics.iter().map(|(name, topic)| {
+        let partitions = topic.partition_count(name).map_err(ProbeError::Topic)?;
+        let facts = partitions.map_or(TopicFacts::Missing, |partitions| TopicFacts::Exists { partitions });
+        Ok((name.clone(), facts))
     });
+    let topics = topics.collect::<Result<_, ProbeError>>()?;
     let limits: BTreeMap<_, _> = limits
         .brokers
         .into_iter()
@@ -110,7 +116,7 @@ async fn facts(settings: ConnectionSettings, topics: &[String]) -> Result<Broker
             (id.0, limits)
         })
         .collect();
-    Ok(BrokerFacts { cluster_id: metadata.cluster_id, limits, topics: topics.collect() })
+    Ok(BrokerFacts { cluster_id: metadata.cluster_id, limits, topics })
 }
 
 fn show(report: &PlanReport, warnings: &[Violation], json: bool) -> ExitCode {

@@ -1,7 +1,6 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use fencepost_kafka::{
-    error::{BrokerCode, Cause, Operation, Resource, Subject},
     rpc::{ClientOptions, Cluster, NewTopic, RpcError, TopicMetadata},
     settings::ConnectionSettings,
 };
@@ -58,16 +57,10 @@ async fn facts(question: Question) -> Result<BrokerFacts, BrokerFailure> {
 }
 
 fn read_topic(name: &str, topic: &TopicMetadata) -> Result<TopicFacts, BrokerFailure> {
-    match topic.error {
-        None => Ok(TopicFacts::Exists { partitions: topic.partitions.len() }),
-        Some(BrokerCode::UNKNOWN_TOPIC_OR_PARTITION) => Ok(TopicFacts::Missing),
-        Some(code) => {
-            let cause = Cause::of(code, &Subject::new(Operation::Describe, Resource::Topic(name.to_owned())));
-            Err(BrokerFailure {
-                reason: cause.reason(),
-                message: format!("topic {name} cannot be described: {code}. {}", cause.advice()),
-            })
-        }
+    match topic.partition_count(name) {
+        Ok(Some(partitions)) => Ok(TopicFacts::Exists { partitions }),
+        Ok(None) => Ok(TopicFacts::Missing),
+        Err(refused) => Err(BrokerFailure { reason: refused.cause.reason(), message: refused.to_string() }),
     }
 }
 

@@ -25,5 +25,5 @@ pub use error::{CloseReason, LooksLike, RpcError, Sent};
 pub use types::{
     ActiveProducer, BrokerId, BrokerLimit, BrokerLimits, CommitAnswer, Isolation, Metadata, NewTopic,
     NoCoordinatorKnowsThisProducer, OffsetSpec, PartitionMetadata, ProducerIdentity, TopicCreation, TopicMetadata,
-    TopicPartition, TransactionDescription, TransactionFilter, TransactionListing, TransactionState,
+    TopicPartition, TopicRefused, TransactionDescription, TransactionFilter, TransactionListing, TransactionState,
 };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-use crate::error::BrokerCode;
+use crate::error::{BrokerCode, Cause, Operation, Resource, Subject};
 use crate::settings::HostPort;
 
 /// Number of a broker.
@@ -60,6 +60,36 @@ pub struct TopicMetadata {
     pub error: Option<BrokerCode>,
     /// Partitions by number.
     pub partitions: BTreeMap<i32, PartitionMetadata>,
+}
+
+/// The brokers know the topic, or know whether it exists, and do not say.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("topic {topic} cannot be described: {code}. {}", cause.advice())]
+pub struct TopicRefused {
+    /// Its name.
+    pub topic: String,
+    /// The brokers' answer.
+    pub code: BrokerCode,
+    /// What it means for the user.
+    pub cause: Cause,
+}
+
+impl TopicMetadata {
+    /// Number of partitions; `None`: the topic does not exist.
+    ///
+    /// # Errors
+    ///
+    /// [`TopicRefused`] when the brokers answer with anything else, a missing permission above all: that is no proof of absence.
+    pub fn partition_count(&self, topic: &str) -> Result<Option<usize>, TopicRefused> {
+        match self.error {
+            None => Ok(Some(self.partitions.len())),
+            Some(BrokerCode::UNKNOWN_TOPIC_OR_PARTITION) => Ok(None),
+            Some(code) => {
+                let subject = Subject::new(Operation::Describe, Resource::Topic(topic.to_owned()));
+                Err(TopicRefused { topic: topic.to_owned(), code, cause: Cause::of(code, &subject) })
+            }
+        }
+    }
 }
 
 /// What the cluster says about a partition.
@@ -275,5 +305,25 @@ impl NoCoordinatorKnowsThisProducer {
     #[must_use]
     pub fn i_have_checked_every_coordinator() -> Self {
         Self(())
+    }
+}
+
+#[cfg(test)]
+mod topic_tests {
+    use fencepost_crds::conditions::Reason;
+
+    use super::*;
+
+    fn answered(error: Option<BrokerCode>) -> TopicMetadata {
+        TopicMetadata { error, partitions: BTreeMap::new() }
+    }
+
+    #[test]
+    fn only_the_answer_unknown_means_that_a_topic_does_not_exist() {
+        assert_eq!(answered(None).partition_count("t").unwrap(), Some(0));
+        assert_eq!(answered(Some(BrokerCode::UNKNOWN_TOPIC_OR_PARTITION)).partition_count("t").unwrap(), None);
+        let refused = answered(Some(BrokerCode::TOPIC_AUTHORIZATION_FAILED)).partition_count("t").unwrap_err();
+        assert_eq!(refused.cause.reason(), Reason::AuthorizationFailed);
+        assert!(refused.to_string().contains("topic t cannot be described"), "{refused}");
     }
 }
