@@ -11,6 +11,7 @@ mod change;
 mod crashes;
 mod diagnostics;
 mod failure;
+mod fenced;
 mod jobs;
 mod journal;
 mod lab;
@@ -98,6 +99,7 @@ const ALL: &[Scenario] = &[
     Scenario::plain("at-least-once-repeats-only-after-failures", at_least_once::run),
     Scenario::plain("scaling-loses-and-repeats-nothing", scale::run),
     Scenario::plain("two-generations-of-workers-never-run-at-once", change::run),
+    Scenario::plain("a-fenced-worker-stays-out-until-a-person-lets-it-in", fenced::run),
     Scenario::plain("killed-workers-and-operators-lose-and-repeat-nothing", crashes::run).alone(),
     Scenario::plain("a-broker-that-goes-away-is-named-and-waited-for", outage::run).alone(),
     Scenario::secured("kafka-is-spoken-to-correctly-under-tls-and-sasl", wire::secured),
