@@ -6,7 +6,6 @@ use fencepost_crds::{StreamJob, names};
 use fencepost_plan::{
     Identity, Settings, decide,
     events::{Note, NoteKind, note},
-    observed::BrokerObserved,
 };
 use futures::StreamExt;
 use k8s_openapi::{
@@ -44,6 +43,8 @@ use crate::{
 const RECONCILE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Changes that come in a burst are looked at once.
 const DEBOUNCE: Duration = Duration::from_millis(200);
+/// The next step can be done.
+const AT_ONCE: Duration = Duration::from_millis(20);
 /// How soon a job is looked at again that someone else changed meanwhile.
 const CHANGED: Duration = Duration::from_millis(150);
 
@@ -228,11 +229,9 @@ async fn step(
     for note in decision.notes {
         context.publish(fresh, note).await;
     }
-    let asked = !matches!(seen.broker, BrokerObserved::NotAsked);
-    let ask_again = context
-        .memory
-        .with(key, &uid, |memory| memory.broker_judged(decision.brokers_allow, context.now()))
-        .filter(|_| asked);
+    // Before the acts: making topics makes the answer out of date.
+    let ask_again =
+        context.memory.with(key, &uid, |memory| memory.broker_judged(decision.brokers_allow, context.now()));
     let acts = Acts::new(context, &seen, identity, &target);
     for act in decision.acts {
         match acts.perform(act).await {
@@ -249,6 +248,9 @@ async fn step(
         }
     }
     context.memory.with(key, &uid, crate::memory::JobMemory::succeeded);
+    if observe::refresh(context, &seen.job, &target).await {
+        return Ok(Action::requeue(AT_ONCE));
+    }
     let pause = ask_again.into_iter().fold(decision.look_again, Duration::min);
-    Ok(Action::requeue(pause.max(Duration::from_millis(20))))
+    Ok(Action::requeue(pause.max(AT_ONCE)))
 }

@@ -97,6 +97,12 @@ impl JobMemory {
         (!memory.rest(now).is_zero()).then(|| memory.answer.clone())
     }
 
+    /// The brokers' last answer to this revision, good or not.
+    #[must_use]
+    pub fn last_broker(&self, revision: &Revision) -> Option<BrokerObserved> {
+        self.broker.as_ref().filter(|memory| memory.revision == *revision).map(|memory| memory.answer.clone())
+    }
+
     /// Keeps an answer.
     pub fn broker_answered(&mut self, revision: &Revision, now: Timestamp, answer: BrokerObserved) {
         let failures =

@@ -3,8 +3,10 @@
 
 use fencepost_crds::{StreamJob, names};
 use fencepost_plan::{
-    AcceptedRevision, BrokerObserved, Observed, PlanObserved, PlanPod, Revision, build::labels, pods::PodFacts,
-    revision::revision_of,
+    AcceptedRevision, BrokerObserved, Observed, PlanObserved, PlanPod, Revision,
+    build::labels,
+    pods::PodFacts,
+    revision::{newest_first, revision_of},
 };
 use futures::{StreamExt, stream};
 use k8s_openapi::api::{
@@ -32,8 +34,9 @@ pub async fn observe(context: &Context, job: StreamJob) -> Result<(Observed, Rev
     )?;
     let accepted = accepted(&revisions, &uid);
     let target = revision_of(&job.spec, &accepted);
+    let is_running = newest_first(&accepted).first().is_some_and(|newest| newest.revision == target);
     let (broker, worker_errors, plan_pods) = tokio::join!(
-        broker(context, &key, &uid, &job, &target),
+        broker(context, &key, &uid, &job, &target, is_running),
         worker_errors(context, &key, &uid, &pods),
         answers(context, &namespace, plan_pods),
     );
@@ -88,11 +91,38 @@ fn accepted(revisions: &[ControllerRevision], uid: &str) -> Vec<AcceptedRevision
         .collect()
 }
 
-async fn broker(context: &Context, key: &JobKey, uid: &str, job: &StreamJob, target: &Revision) -> BrokerObserved {
+async fn broker(
+    context: &Context,
+    key: &JobKey,
+    uid: &str,
+    job: &StreamJob,
+    target: &Revision,
+    is_running: bool,
+) -> BrokerObserved {
     let now = context.now();
     if let Some(known) = context.memory.with(key, uid, |memory| memory.broker(target, now)) {
         return known;
     }
+    // What runs already is looked after first: brokers that are away take their time to say nothing.
+    let last = context.memory.with(key, uid, |memory| memory.last_broker(target));
+    match last.filter(|_| is_running) {
+        Some(last) => last,
+        None => ask(context, key, uid, job, target).await,
+    }
+}
+
+/// Asks brokers whose answer about a running revision is old. True: they answered something else than before.
+pub async fn refresh(context: &Context, job: &StreamJob, target: &Revision) -> bool {
+    let key: JobKey = (job.namespace().unwrap_or_default(), job.name_any());
+    let uid = job.uid().unwrap_or_default();
+    let now = context.now();
+    let (fresh, last) =
+        context.memory.with(&key, &uid, |memory| (memory.broker(target, now), memory.last_broker(target)));
+    let Some(last) = last.filter(|_| fresh.is_none()) else { return false };
+    ask(context, &key, &uid, job, target).await != last
+}
+
+async fn ask(context: &Context, key: &JobKey, uid: &str, job: &StreamJob, target: &Revision) -> BrokerObserved {
     let answer = broker::observe(&context.client, context.broker.as_ref(), &key.0, &job.spec).await;
     context.metrics.broker_checked(&answer);
     context.memory.with(key, uid, |memory| memory.broker_answered(target, context.now(), answer.clone()));

@@ -85,22 +85,34 @@ impl Exit {
     /// For people: the worker's own words where there are any.
     #[must_use]
     pub fn describe(&self) -> String {
-        let said = self.message.as_deref().unwrap_or_default().trim();
-        // The worker leaves one line of JSON; anything else there is the tail of a log.
-        let words = said
-            .lines()
-            .rev()
-            .find_map(|line| serde_json::from_str::<WorkerError>(line).ok())
-            .map(|error| error.message)
-            .or_else(|| said.lines().last().map(str::to_owned));
-        let kubelet = self.reason.as_deref().filter(|reason| !matches!(*reason, "Error" | "Completed"));
-        match (words, kubelet) {
-            (Some(words), _) => format!("exit code {}: {words}", self.code),
-            (None, Some(kubelet)) => format!("exit code {} ({kubelet})", self.code),
-            (None, None) => format!("exit code {}", self.code),
+        let how = match (self.code, self.reason.as_deref()) {
+            (code, Some(kubelet)) if !matches!(kubelet, "Error" | "Completed") => {
+                format!("exit code {code} ({kubelet})")
+            }
+            (code, _) if code > SIGNALS => format!("ended by signal {}", code - SIGNALS),
+            (code, _) => format!("exit code {code}"),
+        };
+        match self.last_words() {
+            Some(words) => format!("{how}: {words}"),
+            None => how,
         }
     }
+
+    /// The worker leaves one line of JSON. Without it the kubelet gives the end of the log, which explains an exit, but not a signal.
+    fn last_words(&self) -> Option<String> {
+        let said = self.message.as_deref().unwrap_or_default().trim();
+        if let Some(error) = said.lines().rev().find_map(|line| serde_json::from_str::<WorkerError>(line).ok()) {
+            return Some(error.message);
+        }
+        let line = said.lines().last().filter(|_| self.code <= SIGNALS)?;
+        let logged = serde_json::from_str::<serde_json::Value>(line).ok();
+        let message = logged.as_ref().and_then(|logged| logged.get("message")?.as_str());
+        Some(message.unwrap_or(line).to_owned())
+    }
 }
+
+/// Exit codes above are this and the number of a signal.
+const SIGNALS: i32 = 128;
 
 impl PodFacts {
     /// Reads a pod.
@@ -188,4 +200,33 @@ fn last_exit(container: &ContainerStatus) -> Option<Exit> {
         reason: ended.reason,
         at: ended.finished_at.map(|time| time.0),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case(137, None, "{\"level\":\"INFO\",\"message\":\"committed\"}", "ended by signal 9")]
+    #[case(137, Some("OOMKilled"), "", "exit code 137 (OOMKilled)")]
+    #[case(
+        66,
+        Some("Error"),
+        "{\"reason\":\"BadRecord\",\"message\":\"orders-0 offset 3\",\"atMs\":1}",
+        "exit code 66: orders-0 offset 3"
+    )]
+    #[case(1, Some("Error"), "x\n{\"level\":\"ERROR\",\"message\":\"no space\"}", "exit code 1: no space")]
+    #[case(101, Some("Error"), "thread main panicked", "exit code 101: thread main panicked")]
+    #[case(0, Some("Completed"), "", "exit code 0")]
+    fn an_exit_is_told_in_the_words_that_explain_it(
+        #[case] code: i32,
+        #[case] reason: Option<&str>,
+        #[case] message: &str,
+        #[case] told: &str,
+    ) {
+        let exit = Exit { code, message: Some(message.to_owned()), reason: reason.map(str::to_owned), at: None };
+        assert_eq!(exit.describe(), told);
+    }
 }
