@@ -3,12 +3,22 @@
 //! The lease keeps two operators from doing the same work. It is not what keeps data safe: every act of an operator that only believes to lead
 //! carries what it saw, and is refused when that has changed.
 
-use std::time::Duration;
+use std::{
+    pin::pin,
+    task::{Context as TaskContext, Poll},
+    time::Duration,
+};
 
-use kube::{Client, Config};
+use futures::future::BoxFuture;
+use http::{Method, Request, Response};
+use kube::{
+    Client, Config,
+    client::{Body, ClientBuilder},
+};
 use kube_lease_manager::{LeaseManager, LeaseManagerBuilder, LeaseManagerError};
 use thiserror::Error;
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
+use tower::{Service, layer::layer_fn};
 
 /// The lease is good for this long after a renewal.
 const LEASE_SECONDS: u64 = 15;
@@ -16,8 +26,8 @@ const LEASE_SECONDS: u64 = 15;
 const GRACE_SECONDS: u64 = 8;
 /// A request for the lease that takes longer has failed.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
-/// Renewals that fail for this long end the process: some time before others may take the lease.
-const GIVE_UP: Duration = Duration::from_secs(GRACE_SECONDS - 2);
+/// The process ends this long after the renewal that worked last: some time before others may take the lease.
+const GIVE_UP: Duration = Duration::from_secs(LEASE_SECONDS - 3);
 /// Between attempts.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -35,11 +45,15 @@ pub enum LeaderError {
     Lost,
     /// The lease could not be renewed.
     #[error("the lease could not be renewed for {} s", GIVE_UP.as_secs())]
-    NotRenewed(#[source] LeaseManagerError),
+    NotRenewed,
 }
 
 /// A replica that takes part in the election.
-pub struct Candidate(LeaseManager);
+pub struct Candidate {
+    manager: LeaseManager,
+    /// When the renewal that worked last was asked for.
+    renewed: watch::Sender<Instant>,
+}
 
 /// Where the lease is, and who we are.
 #[derive(Clone, Debug)]
@@ -63,22 +77,28 @@ impl Candidate {
         config.connect_timeout = Some(REQUEST_TIMEOUT);
         config.read_timeout = Some(REQUEST_TIMEOUT);
         config.write_timeout = Some(REQUEST_TIMEOUT);
-        let client = Client::try_from(config).map_err(|error| LeaderError::Client(Box::new(error)))?;
-        LeaseManagerBuilder::new(client, lease.name)
+        let builder = ClientBuilder::try_from(config).map_err(|error| LeaderError::Client(Box::new(error)))?;
+        let renewed = watch::Sender::new(Instant::now());
+        let layer = layer_fn(|inner| NoteRenewals { inner, renewed: renewed.clone() });
+        Self::with(builder.with_layer(&layer).build(), lease, renewed).await
+    }
+
+    async fn with(client: Client, lease: Lease, renewed: watch::Sender<Instant>) -> Result<Self, LeaderError> {
+        let manager = LeaseManagerBuilder::new(client, lease.name)
             .with_namespace(lease.namespace)
             .with_identity(lease.identity)
             .with_duration(LEASE_SECONDS)
             .with_grace(GRACE_SECONDS)
             .build()
             .await
-            .map(Self)
-            .map_err(LeaderError::Lease)
+            .map_err(LeaderError::Lease)?;
+        Ok(Self { manager, renewed })
     }
 
     /// Waits until this replica leads. Errors are logged and tried again: a standby has time.
     pub async fn lead(&self) {
         loop {
-            match self.0.changed().await {
+            match self.manager.changed().await {
                 Ok(true) => return,
                 Ok(false) => {}
                 Err(error) => {
@@ -89,22 +109,32 @@ impl Candidate {
         }
     }
 
-    /// Keeps the lease; returns when it is lost.
+    /// Keeps the lease; returns when it is lost, or soon will be.
+    ///
+    /// ```text
+    /// renewed ── 7 s ── renew: fails, fails … ── 12 s: the process ends ── 15 s: others may take the lease
+    /// ```
     pub async fn keep(&self) -> LeaderError {
-        let mut failing: Option<(Instant, Instant)> = None;
+        let mut renewed = self.renewed.subscribe();
+        let mut lost = pin!(self.lost());
         loop {
-            match self.0.changed().await {
-                Ok(true) => failing = None,
-                Ok(false) => return LeaderError::Lost,
+            let end = *renewed.borrow_and_update() + GIVE_UP;
+            tokio::select! {
+                () = &mut lost => return LeaderError::Lost,
+                Ok(()) = renewed.changed() => {}
+                () = tokio::time::sleep_until(end) => return LeaderError::NotRenewed,
+            }
+        }
+    }
+
+    /// Renews the lease for as long as nobody else has it.
+    async fn lost(&self) {
+        loop {
+            match self.manager.changed().await {
+                Ok(true) => {}
+                Ok(false) => return,
                 Err(error) => {
-                    let now = Instant::now();
-                    // An attempt that went on for long before it failed was a renewal that worked and a later one that did not.
-                    let first = failing.filter(|(_, last)| now - *last < GIVE_UP).map_or(now, |(first, _)| first);
-                    if now - first >= GIVE_UP {
-                        return LeaderError::NotRenewed(error);
-                    }
                     tracing::warn!(error = crate::error::chain(&error), "the lease cannot be renewed, trying again");
-                    failing = Some((first, now));
                     tokio::time::sleep(PAUSE).await;
                 }
             }
@@ -113,8 +143,42 @@ impl Candidate {
 
     /// Gives the lease to others at once.
     pub async fn release(&self) {
-        if let Err(error) = self.0.release().await {
+        if let Err(error) = self.manager.release().await {
             tracing::warn!(error = crate::error::chain(&error), "the lease cannot be released; it runs out by itself");
         }
     }
 }
+
+/// The client of the lease. The lease carries the time at which its renewal was asked for, so that is noted, and not when the answer came.
+struct NoteRenewals<S> {
+    inner: S,
+    renewed: watch::Sender<Instant>,
+}
+
+impl<S, B> Service<Request<Body>> for NoteRenewals<S>
+where
+    S: Service<Request<Body>, Response = Response<B>, Future: Send + 'static>,
+{
+    type Response = Response<B>;
+    type Error = S::Error;
+    type Future = BoxFuture<'static, Result<Response<B>, S::Error>>;
+
+    fn poll_ready(&mut self, context: &mut TaskContext<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let (asked, is_renewal) = (Instant::now(), request.method() == Method::PATCH);
+        let (answer, renewed) = (self.inner.call(request), self.renewed.clone());
+        Box::pin(async move {
+            let answer = answer.await?;
+            if is_renewal && answer.status().is_success() {
+                renewed.send_replace(asked);
+            }
+            Ok(answer)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

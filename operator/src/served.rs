@@ -54,7 +54,8 @@ pub async fn check(client: &Client) -> Result<(), NotServed> {
         .map_err(|error| NotServed::NoAnswer(Box::new(kube::Error::HttpError(error))))?;
     let served: Value = match client.request(request).await {
         Ok(served) => served,
-        Err(kube::Error::Api(status)) if status.is_not_found() => return Err(NotServed::Missing(version.into_owned())),
+        // Paths that nothing serves are answered in plain text: there is a code, and no reason.
+        Err(kube::Error::Api(status)) if status.code == 404 => return Err(NotServed::Missing(version.into_owned())),
         Err(error) => return Err(NotServed::NoAnswer(Box::new(error))),
     };
     let schema = find(&served).ok_or_else(|| NotServed::Missing(version.into_owned()))?;
@@ -111,11 +112,29 @@ fn walk(wanted: &Value, have: Option<&Value>, path: &str, found: &mut BTreeSet<S
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use http::Response;
+    use kube::client::Body;
+
     use super::*;
 
     fn ours() -> Value {
         let crd = serde_json::to_value(crd::stream_job()).unwrap();
         crd.pointer("/spec/versions/0/schema/openAPIV3Schema").unwrap().clone()
+    }
+
+    #[tokio::test]
+    async fn a_missing_definition_is_said_to_be_missing() {
+        let client = Client::new(
+            tower::service_fn(async |_: Request<Body>| {
+                let answer = Response::builder().status(404).body(Body::from(b"404 page not found\n".to_vec()));
+                Ok::<_, Infallible>(answer.unwrap())
+            }),
+            "default",
+        );
+        let error = check(&client).await.unwrap_err();
+        assert!(error.to_string().ends_with("install the chart fencepost-crds"), "{error}");
     }
 
     #[test]
