@@ -182,12 +182,30 @@ impl<'a> Acts<'a> {
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
     {
+        self.refuse_foreign(child).await?;
         let params = PatchParams::apply(names::MANAGER).force();
         self.api::<K>()
             .patch(&child.name_any(), &params, &Patch::Apply(child))
             .await
             .map(|_| ())
             .map_err(|source| Error::act(what, "a child", source))
+    }
+
+    /// Server-side apply takes over whatever has the name: the ServiceAccount `default` for a job of that name. What somebody else made
+    /// stays as it is.
+    async fn refuse_foreign<K>(&self, child: &K) -> Result<(), Error>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    {
+        let name = child.name_any();
+        let there = self.api::<K>().get_metadata_opt(&name).await;
+        let there = there.map_err(|source| Error::Read { what: "a child", source: Box::new(source) })?;
+        match there {
+            Some(there) if !self.identity.owns(there.owner_references()) => {
+                Err(Error::Foreign { kind: K::kind(&()).into_owned(), name })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Creates an object that never changes. One that is there already and ours is as good.

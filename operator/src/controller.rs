@@ -162,6 +162,10 @@ async fn reconcile(job: Arc<DeserializeGuard<StreamJob>>, context: Arc<Context>)
     let outcome = tokio::time::timeout(RECONCILE_TIMEOUT, Box::pin(pass(&job, &context)))
         .await
         .unwrap_or(Err(Error::TimedOut(RECONCILE_TIMEOUT.as_secs())));
+    if outcome.is_err() {
+        // It ended somewhere on the way: what was to be applied may not be.
+        context.memory.child_changed(&key_of(&job));
+    }
     let took = fencepost_plan::pods::elapsed(began, context.now());
     context.metrics.reconciled(outcome.as_ref().map_or_else(Error::label, |_| "ok"), took);
     outcome
@@ -240,8 +244,6 @@ async fn step(
             Err(error) => {
                 if !matches!(error, Error::Changed(_)) {
                     context.memory.with(key, &uid, |memory| memory.act_refused(chain(&error)));
-                } else {
-                    context.memory.child_changed(key);
                 }
                 return Err(error);
             }

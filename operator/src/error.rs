@@ -30,6 +30,16 @@ pub enum Error {
         /// The client's words.
         source: Box<kube::Error>,
     },
+    /// An object that the job needs has a name that is taken.
+    #[error(
+        "{kind} {name} exists already and does not belong to this StreamJob: delete it, or give the StreamJob another name"
+    )]
+    Foreign {
+        /// Its kind.
+        kind: String,
+        /// Its name.
+        name: String,
+    },
     /// An accepted revision cannot be read: a newer operator wrote it, or somebody changed it.
     #[error("an accepted revision cannot be read")]
     Revision(#[from] fencepost_plan::revision::RevisionError),

@@ -33,6 +33,8 @@ pub async fn observe(context: &Context, job: StreamJob) -> Result<(Observed, Rev
         list::<Pod>(context, &namespace, labels::pod_selector_text(&name, names::ROLE_PLAN), "plan pods"),
     )?;
     let accepted = accepted(&revisions, &uid);
+    let newest_number = revisions.iter().filter(|revision| is_of(revision, &uid)).map(|revision| revision.revision);
+    let newest_number = newest_number.max().unwrap_or(0);
     let target = revision_of(&job.spec, &accepted);
     let is_running = newest_first(&accepted).first().is_some_and(|newest| newest.revision == target);
     let (broker, worker_errors, plan_pods) = tokio::join!(
@@ -49,6 +51,7 @@ pub async fn observe(context: &Context, job: StreamJob) -> Result<(Observed, Rev
         settings: context.settings.clone(),
         job,
         accepted,
+        newest_number,
         stateful_set,
         pods,
         plan: PlanObserved { pods: plan_pods, failures },
@@ -76,11 +79,15 @@ async fn stateful_set(context: &Context, namespace: &str, name: &str) -> Result<
         .map_err(|source| Error::Read { what: "the StatefulSet", source: Box::new(source) })
 }
 
+fn is_of(revision: &ControllerRevision, uid: &str) -> bool {
+    revision.owner_references().iter().any(|owner| owner.uid == uid)
+}
+
 /// Revisions of this job. One that cannot be read is as good as none: the newest spec is checked again and kept anew.
 fn accepted(revisions: &[ControllerRevision], uid: &str) -> Vec<AcceptedRevision> {
     revisions
         .iter()
-        .filter(|revision| revision.owner_references().iter().any(|owner| owner.uid == uid))
+        .filter(|revision| is_of(revision, uid))
         .filter_map(|revision| {
             AcceptedRevision::read(revision)
                 .inspect_err(|error| {

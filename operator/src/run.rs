@@ -75,14 +75,12 @@ pub async fn run(args: Args) -> Result<(), RunError> {
         .await
         .map_err(|source| RunError::Listen { address: args.http_addr, source })?;
     let router = http::router(metrics.clone(), readiness);
-    let server = axum::serve(listener, router).with_graceful_shutdown(stop.clone().cancelled_owned());
-    let work = work(args, metrics, ready, stop.clone());
+    // It answers until the work has ended, which after a signal takes as long as reconciliations under way and the return of the
+    // lease.
+    let server = async { axum::serve(listener, router).await };
     tokio::select! {
-        outcome = work => outcome,
-        outcome = async { server.await } => match outcome {
-            Ok(()) => Ok(()),
-            Err(error) => Err(RunError::Http(error)),
-        },
+        outcome = work(args, metrics, ready, stop) => outcome,
+        outcome = server => outcome.map_err(RunError::Http),
     }
 }
 

@@ -33,6 +33,8 @@ pub struct Observed {
     pub job: StreamJob,
     /// Revisions that passed all checks once, in any order.
     pub accepted: Vec<AcceptedRevision>,
+    /// The largest number of an acceptance, also of one that cannot be read. 0: there is none.
+    pub newest_number: i64,
     /// The StatefulSet with the name of the job.
     pub stateful_set: Option<StatefulSet>,
     /// Every worker pod that carries the job's name, whoever owns it.

@@ -77,6 +77,7 @@ pub(crate) fn observed(job: StreamJob) -> Observed {
         settings: Settings { worker_image: "worker:1".to_owned() },
         job,
         accepted: Vec::new(),
+        newest_number: 0,
         stateful_set: None,
         pods: Vec::new(),
         plan: PlanObserved::default(),

@@ -115,7 +115,9 @@ fn to_run(case: &Case<'_>) -> Option<RunSpec> {
 }
 
 fn accept(case: &Case<'_>) -> Act {
-    let number = newest_first(&case.seen.accepted).first().map_or(1, |newest| newest.number.saturating_add(1));
+    let readable = newest_first(&case.seen.accepted).first().map_or(0, |newest| newest.number);
+    // A number is taken also when what it stands for cannot be read.
+    let number = readable.max(case.seen.newest_number).saturating_add(1);
     let accepted = AcceptedRevision {
         object: AcceptedRevision::object_name(&case.identity.name, number),
         number,

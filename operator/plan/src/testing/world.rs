@@ -85,6 +85,7 @@ impl World {
     pub(crate) fn observe(&self) -> Observed {
         Observed {
             now: at(self.now),
+            newest_number: self.revisions.iter().map(|revision| revision.revision).max().unwrap_or(0),
             accepted: self.revisions.iter().map(|revision| AcceptedRevision::read(revision).unwrap()).collect(),
             stateful_set: self.set.clone(),
             pods: self.pods.clone(),
