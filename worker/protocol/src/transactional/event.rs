@@ -53,6 +53,24 @@ pub enum Call {
     Abort,
 }
 
+impl Call {
+    /// Name of the point *after* this call, before its result is told, for fault injection: stable, lower case.
+    #[must_use]
+    pub const fn fault_point(self) -> &'static str {
+        match self {
+            Self::OpenProducer => "after-open-producer",
+            Self::Resolve => "after-resolve",
+            Self::Begin => "after-begin",
+            Self::Produce => "after-produce",
+            Self::Flush => "after-flush",
+            Self::SendOffsets => "after-send-offsets",
+            Self::Commit => "after-commit",
+            Self::CommitOffsets => "after-commit-offsets",
+            Self::Abort => "after-abort",
+        }
+    }
+}
+
 /// Whether a batch produced anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outputs {

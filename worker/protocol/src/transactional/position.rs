@@ -9,8 +9,9 @@ use super::event::Start;
 enum Position {
     /// Newly assigned; nothing is read yet.
     New,
-    /// It was read, but what is committed is in doubt: look again before reading on.
-    Doubtful,
+    /// It was read, but what is committed is in doubt: look again before reading on. When the group has no position, it is still
+    /// this one: the start policy is asked once, since `Latest` would be a later place the second time.
+    Doubtful(Offset),
     /// Everything is known.
     Known {
         /// Where a failed transaction goes back to.
@@ -82,7 +83,7 @@ impl Positions {
     pub(super) fn has_uncommitted(&self) -> bool {
         self.0.values().any(|position| match position {
             Position::Known { committed, next, pinned, .. } => *pinned || next != committed,
-            Position::New | Position::Doubtful => false,
+            Position::New | Position::Doubtful(_) => false,
         })
     }
 
@@ -118,8 +119,8 @@ impl Positions {
     /// What is committed has to be looked up again.
     pub(super) fn doubt(&mut self) {
         for position in self.0.values_mut() {
-            if matches!(position, Position::Known { .. }) {
-                *position = Position::Doubtful;
+            if let Position::Known { committed, .. } = *position {
+                *position = Position::Doubtful(committed);
             }
         }
     }
@@ -127,7 +128,7 @@ impl Positions {
     pub(super) fn unresolved(&self) -> Vec<Partition> {
         self.0
             .iter()
-            .filter(|(_, position)| matches!(position, Position::New | Position::Doubtful))
+            .filter(|(_, position)| matches!(position, Position::New | Position::Doubtful(_)))
             .map(|(partition, _)| *partition)
             .collect()
     }
@@ -137,20 +138,16 @@ impl Positions {
         let mut fresh = Vec::new();
         for (partition, start) in found {
             let Some(position) = self.0.get_mut(partition) else { continue };
-            let rewind = match position {
-                Position::New => {
+            let (at, rewind) = match (*position, *start) {
+                (Position::New, start) => {
                     fresh.push((*partition, start.offset()));
-                    false
+                    (start.offset(), false)
                 }
-                Position::Doubtful => true,
-                Position::Known { .. } => continue,
+                (Position::Doubtful(before), Start::Chosen(_)) => (before, true),
+                (Position::Doubtful(_), Start::Committed(offset)) => (offset, true),
+                (Position::Known { .. }, _) => continue,
             };
-            *position = Position::Known {
-                committed: start.offset(),
-                next: start.offset(),
-                pinned: matches!(start, Start::Chosen(_)),
-                rewind,
-            };
+            *position = Position::Known { committed: at, next: at, pinned: matches!(start, Start::Chosen(_)), rewind };
         }
         fresh
     }
@@ -175,7 +172,7 @@ impl Positions {
             Position::Known { committed, next, pinned, .. } => {
                 (*partition, (!pinned).then_some(*committed), Some(*next))
             }
-            Position::New | Position::Doubtful => (*partition, None, None),
+            Position::New | Position::Doubtful(_) => (*partition, None, None),
         })
     }
 }

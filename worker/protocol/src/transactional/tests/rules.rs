@@ -342,3 +342,35 @@ fn every_state_but_the_last_can_be_left_and_every_state_can_be_reached() {
         assert!(is_reachable, "{state}");
     }
 }
+
+#[rstest]
+#[case(Mode::ExactlyOnce, Call::Commit, Class::Unknown)]
+#[case(Mode::ExactlyOnce, Call::Flush, Class::Recreate)]
+#[case(Mode::AtLeastOnce, Call::CommitOffsets, Class::Unknown)]
+#[case(Mode::AtLeastOnce, Call::Flush, Class::Recreate)]
+fn a_start_is_chosen_once_and_kept_until_the_group_has_a_position(
+    #[case] mode: Mode,
+    #[case] fails: Call,
+    #[case] class: Class,
+) {
+    let mut machine = Machine::new(mode);
+    drop(tell(&mut machine, Event::Start));
+    let effects = machine.on(Event::Assigned { token: TOKEN, partitions: vec![P0] });
+    assert_eq!(effects, [Effect::Resolve(vec![P0])]);
+    let effects = machine.on(Event::Resolved(vec![(P0, Start::Chosen(Offset(100)))]));
+    assert_eq!(effects, [Effect::Read(vec![(P0, Offset(100))])]);
+    drop(tell(&mut machine, batch(P0, 100, 110, Outputs::Some)));
+    let mut effects = machine.on(Event::Tick);
+    while effects.last().and_then(Effect::call) != Some(fails) {
+        effects = machine.on(Event::Done(effects.last().and_then(Effect::call).unwrap()));
+    }
+    drop(machine.on(Event::Failed(fails, class)));
+    let mut effects = machine.on(Event::BackoffOver);
+    if effects == [Effect::OpenProducer] {
+        effects = machine.on(Event::Done(Call::OpenProducer));
+    }
+    assert_eq!(effects, [Effect::Resolve(vec![P0])]);
+    // Meanwhile 50 more records came: "the latest" is another place now.
+    let effects = machine.on(Event::Resolved(vec![(P0, Start::Chosen(Offset(150)))]));
+    assert_eq!(effects, [Effect::Rewind(vec![(P0, Offset(100))])]);
+}
