@@ -233,7 +233,7 @@ impl Producer {
         let error = unsafe { sys::rd_kafka_abort_transaction(self.native.ptr(), millis(within)) };
         let result = self.transactional("abort the transaction", error);
         // The reports of what was dropped have been served: they say nothing about the next transaction.
-        self.native.context().take_failure();
+        self.native.context().forget_failure();
         result
     }
 
@@ -250,8 +250,10 @@ impl Producer {
         check("confirm the output", code)
     }
 
+    /// A record that was not delivered stays that: without a transaction whose end would settle it, the producer must not be asked
+    /// again until it says yes.
     fn delivered(&self) -> Result<(), ClientError> {
-        let Some(failure) = self.native.context().take_failure() else { return Ok(()) };
+        let Some(failure) = self.native.context().failure() else { return Ok(()) };
         // The reason of a producer that cannot go on is more use than "purged".
         if let Some(fatal) = self.native.fatal() {
             return Err(fatal.about(self.subject()));

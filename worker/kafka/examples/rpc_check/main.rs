@@ -1,4 +1,4 @@
-//! Checks the raw protocol client against a real cluster: one line per check, exit code 1 when one fails.
+//! Checks the clients of this crate against a real cluster: one line per check, exit code 1 when one fails.
 //!
 //! ```sh
 //! cargo run -p fencepost-kafka --example rpc_check -- --bootstrap kafka:9092
@@ -12,6 +12,8 @@
 
 #![allow(clippy::print_stdout, reason = "the output is what this program is for")]
 
+mod delivery;
+mod membership;
 mod refused;
 mod topics;
 mod transactions;
@@ -25,7 +27,7 @@ use fencepost_crds::v1alpha1::SaslMechanism;
 use fencepost_kafka::rpc::{ClientOptions, Cluster};
 use fencepost_kafka::settings::ConnectionSettings;
 
-/// Checks the raw protocol client against a real cluster.
+/// Checks the clients of this crate against a real cluster.
 #[derive(Parser)]
 struct Args {
     /// `host:port`, several separated by commas.
@@ -158,6 +160,9 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         transactions::fencing_aborts_and_locks_out,
         transactions::many_ids_are_fenced_at_once,
         transactions::a_marker_frees_a_partition,
+        delivery::a_record_that_was_refused_stays_refused,
+        membership::partitions_lost_while_paused_are_read_again,
+        membership::partitions_revoked_while_paused_are_read_again,
         refused::nobody_listens,
         refused::a_topic_that_does_not_exist,
     );

@@ -69,8 +69,14 @@ impl Context {
         lock(&self.notice).clone()
     }
 
-    pub(crate) fn take_failure(&self) -> Option<DeliveryFailure> {
-        lock(&self.failure).take()
+    /// The first record that was not delivered.
+    pub(crate) fn failure(&self) -> Option<DeliveryFailure> {
+        lock(&self.failure).clone()
+    }
+
+    /// What it was part of does not count any more.
+    pub(crate) fn forget_failure(&self) {
+        *lock(&self.failure) = None;
     }
 }
 

@@ -10,10 +10,10 @@ use kafka_protocol::messages::{
     CreateTopicsResponse, DeleteTopicsRequest, DeleteTopicsResponse, DescribeConfigsRequest, DescribeConfigsResponse,
     DescribeProducersRequest, DescribeProducersResponse, DescribeTransactionsRequest, DescribeTransactionsResponse,
     EndTxnRequest, EndTxnResponse, FindCoordinatorRequest, FindCoordinatorResponse, InitProducerIdRequest,
-    InitProducerIdResponse, ListOffsetsRequest, ListOffsetsResponse, ListTransactionsRequest, ListTransactionsResponse,
-    MetadataRequest, MetadataResponse, OffsetFetchRequest, OffsetFetchResponse, SaslAuthenticateRequest,
-    SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse, WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
+    InitProducerIdResponse, LeaveGroupRequest, LeaveGroupResponse, ListOffsetsRequest, ListOffsetsResponse,
+    ListTransactionsRequest, ListTransactionsResponse, MetadataRequest, MetadataResponse, OffsetFetchRequest,
+    OffsetFetchResponse, SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest,
+    SaslHandshakeResponse, WriteTxnMarkersRequest, WriteTxnMarkersResponse,
 };
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion};
 
@@ -77,6 +77,7 @@ apis! {
     CreateAcls, CreateAclsRequest, CreateAclsResponse, 2..=3;
     ListOffsets, ListOffsetsRequest, ListOffsetsResponse, 6..=10;
     OffsetFetch, OffsetFetchRequest, OffsetFetchResponse, 8..=9;
+    LeaveGroup, LeaveGroupRequest, LeaveGroupResponse, 4..=5;
     FindCoordinator, FindCoordinatorRequest, FindCoordinatorResponse, 4..=6;
     InitProducerId, InitProducerIdRequest, InitProducerIdResponse, 2..=5;
     EndTxn, EndTxnRequest, EndTxnResponse, 3..=5;

@@ -64,7 +64,8 @@ enum Lengths {
     /// Flexible versions: every variable-length integer is a length, a count or a tag.
     Varint,
     /// The two old messages of a connection's beginning (ApiVersions v0, SaslHandshake v1): every `i32` is a length.
-    /// All other calls are made in flexible versions only.
+    /// All other calls are made in flexible versions only. Variable-length integers are watched here too: newer ApiVersions have
+    /// them behind the same old header.
     Fixed,
 }
 
@@ -106,16 +107,14 @@ impl Buf for Guarded {
 
     fn try_get_u8(&mut self) -> Result<u8, TryGetError> {
         let byte = self.bytes.try_get_u8()?;
-        if self.lengths == Lengths::Varint {
-            self.partial |= u64::from(byte & 0x7f) << self.shift;
-            // Five bytes are the most that the codec reads as one number.
-            if byte < 0x80 || self.shift >= 28 {
-                let length = std::mem::take(&mut self.partial);
-                self.shift = 0;
-                self.check(length)?;
-            } else {
-                self.shift += 7;
-            }
+        self.partial |= u64::from(byte & 0x7f) << self.shift;
+        // Five bytes are the most that the codec reads as one number.
+        if byte < 0x80 || self.shift >= 28 {
+            let length = std::mem::take(&mut self.partial);
+            self.shift = 0;
+            self.check(length)?;
+        } else {
+            self.shift += 7;
         }
         Ok(byte)
     }

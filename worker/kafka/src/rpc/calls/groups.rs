@@ -1,10 +1,11 @@
-//! Positions of consumer groups.
+//! Positions and members of consumer groups.
 
 use std::collections::BTreeMap;
 
+use kafka_protocol::messages::leave_group_request::MemberIdentity;
 use kafka_protocol::messages::offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchRequestTopics};
 use kafka_protocol::messages::offset_fetch_response::OffsetFetchResponseGroup;
-use kafka_protocol::messages::{GroupId, OffsetFetchRequest, TopicName};
+use kafka_protocol::messages::{GroupId, LeaveGroupRequest, OffsetFetchRequest, TopicName};
 use kafka_protocol::protocol::StrBytes;
 use tokio::time::Instant;
 
@@ -45,6 +46,59 @@ impl Cluster {
         let group = [group.to_owned()];
         let mut outcomes = self.routed(&OffsetFetch { partitions, pending }, &group).await;
         outcomes.pop_first().map_or_else(|| Ok(Offsets::new()), |(_, outcome)| outcome)
+    }
+
+    /// Takes static members out of a group, by their `group.instance.id`: what they had goes to others at once, and not only after the
+    /// session timeout. A member that lives notices at its next heartbeat, and may join again. Members that are not there are passed over.
+    ///
+    /// Needs READ on the group.
+    ///
+    /// # Errors
+    ///
+    /// [`RpcError`], also when one member of several could not be removed.
+    pub async fn remove_members(&self, group: &str, instances: &[String]) -> Result<(), RpcError> {
+        let group = [group.to_owned()];
+        self.routed(&RemoveMembers { instances }, &group).await.into_values().collect()
+    }
+}
+
+struct RemoveMembers<'a> {
+    instances: &'a [String],
+}
+
+impl Routed for RemoveMembers<'_> {
+    const NAME: &'static str = LeaveGroupRequest::NAME;
+    type Key = String;
+    type Value = ();
+
+    async fn route(&self, cluster: &Cluster, keys: &[String], deadline: Instant) -> Result<Routes<String>, RpcError> {
+        cluster.coordinators(CoordinatorKind::Group, keys, deadline).await
+    }
+
+    fn misrouted(&self, cluster: &Cluster, keys: &[String]) {
+        cluster.forget_coordinators(CoordinatorKind::Group, keys);
+    }
+
+    async fn ask(&self, connection: &Connection, keys: &[String], deadline: Instant) -> Answers<String, ()> {
+        let mut outcomes = Vec::with_capacity(keys.len());
+        // The request has room for one group.
+        for group in keys {
+            let members = self.instances.iter().map(|instance| {
+                MemberIdentity::default().with_group_instance_id(Some(StrBytes::from_string(instance.clone())))
+            });
+            let request = LeaveGroupRequest::default()
+                .with_group_id(GroupId(StrBytes::from_string(group.clone())))
+                .with_members(members.collect());
+            let answer = connection.call(&request, deadline).await?;
+            let refused = std::iter::once(answer.error_code)
+                .chain(answer.members.iter().map(|member| member.error_code))
+                .filter_map(BrokerCode::from_response)
+                .find(|code| *code != BrokerCode::UNKNOWN_MEMBER_ID);
+            let subject = Subject::new(Operation::Read, Resource::Group(group.clone()));
+            let outcome = refused.map_or(Ok(()), |code| Err(RpcError::broker(Self::NAME, code, subject, None)));
+            outcomes.push((group.clone(), outcome));
+        }
+        Ok(outcomes)
     }
 }
 

@@ -1,8 +1,8 @@
 use kafka_protocol::messages::{
-    ApiVersionsResponse, CreateTopicsResponse, DescribeConfigsResponse, DescribeProducersResponse,
-    DescribeTransactionsResponse, FindCoordinatorResponse, InitProducerIdResponse, ListOffsetsResponse,
-    ListTransactionsResponse, MetadataRequest, MetadataResponse, OffsetFetchResponse, SaslHandshakeResponse,
-    WriteTxnMarkersResponse,
+    ApiVersionsResponse, CreateAclsResponse, CreateTopicsResponse, DeleteTopicsResponse, DescribeConfigsResponse,
+    DescribeProducersResponse, DescribeTransactionsResponse, EndTxnResponse, FindCoordinatorResponse,
+    InitProducerIdResponse, LeaveGroupResponse, ListOffsetsResponse, ListTransactionsResponse, MetadataRequest,
+    MetadataResponse, OffsetFetchResponse, SaslAuthenticateResponse, SaslHandshakeResponse, WriteTxnMarkersResponse,
 };
 use proptest::prelude::*;
 
@@ -34,6 +34,11 @@ fn decode_as_anything(bytes: &[u8]) {
         ListTransactionsResponse 0..=2,
         DescribeProducersResponse 0..=0,
         WriteTxnMarkersResponse 1..=1,
+        CreateAclsResponse 2..=3,
+        DeleteTopicsResponse 6..=6,
+        EndTxnResponse 3..=5,
+        LeaveGroupResponse 4..=5,
+        SaslAuthenticateResponse 2..=2,
     );
 }
 
@@ -66,6 +71,15 @@ fn an_array_longer_than_its_frame_is_refused_before_memory_is_reserved() {
     // number, code, then two thousand million mechanisms
     let answer = [&[0, 0, 0, 7][..], &[0, 0], &[0x7f, 0xff, 0xff, 0xff]].concat();
     assert!(decode::<SaslHandshakeResponse>(answer.into(), 1).is_err());
+}
+
+#[test]
+fn new_lengths_behind_an_old_header_are_refused_too() {
+    // number, code, then four thousand million versions
+    let answer = [&[0, 0, 0, 7][..], &[0, 0], &[0xff, 0xff, 0xff, 0xff, 0x0f]].concat();
+    for version in [3, 4] {
+        assert!(decode::<ApiVersionsResponse>(answer.clone().into(), version).is_err());
+    }
 }
 
 #[test]

@@ -1,0 +1,146 @@
+//! The consumer through changes of its assignment.
+
+use std::time::Duration;
+
+use fencepost_crds::v1alpha1::StartPosition;
+use fencepost_kafka::GroupChange;
+use fencepost_kafka::consumer::{Consumer, ConsumerSettings, Leave, SourceTopic};
+use fencepost_protocol::{Offset, Partition};
+use rdkafka::ClientConfig;
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use tokio::time::Instant;
+
+use crate::topics::create;
+use crate::{Outcome, World, ensure};
+
+type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
+
+const RECORDS: usize = 20;
+const WAIT: Duration = Duration::from_secs(20);
+
+/// A member of the group of a topic, which it reads from its beginning.
+struct Member {
+    consumer: Consumer,
+    /// Assigned and not given up.
+    owned: Vec<Partition>,
+    seen: Vec<(Partition, Offset)>,
+}
+
+impl Member {
+    fn join(world: &World, topic: &str, instance: &str) -> Fallible<Self> {
+        let settings = ConsumerSettings {
+            connection: world.settings()?,
+            group: topic.to_owned(),
+            instance_id: format!("{topic}-{instance}"),
+            topics: vec![SourceTopic { name: topic.to_owned(), start: StartPosition::Earliest }],
+            session_timeout: Duration::from_secs(10),
+        };
+        Ok(Self { consumer: Consumer::new(&settings)?, owned: Vec::new(), seen: Vec::new() })
+    }
+
+    /// One poll, and an answer to what the group says. True: partitions were given up.
+    fn turn(&mut self) -> Fallible<bool> {
+        let batch = self.consumer.poll(100, Duration::from_millis(50), Duration::ZERO);
+        self.seen.extend(batch.iter().map(|message| (message.partition(), message.offset())));
+        drop(batch);
+        match self.consumer.next_change() {
+            Some(GroupChange::Assigned(partitions)) => {
+                let positions: Vec<_> = partitions.iter().map(|partition| (*partition, Offset(0))).collect();
+                self.consumer.assign(&positions)?;
+                self.owned = partitions;
+                Ok(false)
+            }
+            Some(GroupChange::Revoked(_) | GroupChange::Lost(_)) => {
+                self.consumer.unassign()?;
+                self.owned.clear();
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    fn until(&mut self, what: &str, mut holds: impl FnMut(&mut Self) -> Fallible<bool>) -> Outcome {
+        let deadline = Instant::now() + WAIT;
+        while !holds(self)? {
+            ensure!(Instant::now() < deadline, "waited in vain for {what}; owned {:?}", self.owned);
+        }
+        Ok(())
+    }
+
+    fn until_assigned(&mut self) -> Outcome {
+        self.until("an assignment", |member| {
+            member.turn()?;
+            Ok(!member.owned.is_empty())
+        })
+    }
+
+    /// Every partition that is owned brings records.
+    fn until_all_read(&mut self) -> Outcome {
+        self.seen.clear();
+        self.until("records", |member| {
+            member.turn()?;
+            Ok(!member.owned.is_empty()
+                && member.owned.iter().all(|owned| member.seen.iter().any(|(partition, _)| partition == owned)))
+        })
+    }
+}
+
+fn write(world: &World, topic: &str) -> Outcome {
+    let mut config = ClientConfig::new();
+    for (key, value) in world.settings()?.librdkafka() {
+        config.set(key, value);
+    }
+    let producer: BaseProducer = config.create()?;
+    for number in 0..RECORDS {
+        let record = BaseRecord::<str, str>::to(topic).partition(i32::try_from(number % 2)?).payload("x");
+        producer.send(record).map_err(|(error, _)| error)?;
+    }
+    Ok(producer.flush(WAIT)?)
+}
+
+async fn filled(world: &World, what: &str) -> Fallible<String> {
+    let topic = world.name(what);
+    create(world, &topic, 2).await?;
+    tokio::task::block_in_place(|| write(world, &topic))?;
+    Ok(topic)
+}
+
+pub async fn partitions_lost_while_paused_are_read_again(world: &World) -> Outcome {
+    let topic = filled(world, "lost").await?;
+    let mut member = Member::join(world, &topic, "0")?;
+    tokio::task::block_in_place(|| member.until_assigned())?;
+    member.consumer.pause()?;
+    world.cluster.remove_members(&topic, &[format!("{topic}-0"), "nobody".to_owned()]).await?;
+    tokio::task::block_in_place(|| {
+        member.until("the loss", Member::turn)?;
+        member.until_all_read()?;
+        member.consumer.close(Leave::Group);
+        Ok(())
+    })
+}
+
+pub async fn partitions_revoked_while_paused_are_read_again(world: &World) -> Outcome {
+    let topic = filled(world, "revoked").await?;
+    tokio::task::block_in_place(|| {
+        let mut first = Member::join(world, &topic, "0")?;
+        first.until_assigned()?;
+        first.consumer.pause()?;
+        let mut second = Member::join(world, &topic, "1")?;
+        first.until("the revocation", |first| {
+            second.turn()?;
+            first.turn()
+        })?;
+        first.seen.clear();
+        second.until("one partition each, both read", |second| {
+            second.turn()?;
+            first.turn()?;
+            let reads = |member: &Member| {
+                matches!(&member.owned[..], [only] if member.seen.iter().any(|(partition, _)| partition == only))
+            };
+            Ok(reads(&first) && reads(second))
+        })?;
+        first.consumer.close(Leave::Group);
+        second.consumer.close(Leave::Group);
+        Ok(())
+    })
+}
