@@ -22,6 +22,9 @@ pub const ROLE_WORKER: &str = "worker";
 /// Value of [`LABEL_ROLE`] for plan pods.
 pub const ROLE_PLAN: &str = "plan";
 
+/// Name of the container of workers and plan pods.
+pub const WORKER_CONTAINER: &str = "worker";
+
 /// Port of the worker that serves health, metrics and status.
 pub const WORKER_HTTP_PORT: i32 = 8080;
 /// Name of that port.

@@ -27,7 +27,7 @@ use serde_json::json;
 use crate::{
     broker,
     controller::Context,
-    error::{Error, is_conflict, is_not_found},
+    error::{Error, chain, is_conflict, is_not_found},
     memory::{JobKey, JobMemory},
 };
 
@@ -57,7 +57,7 @@ impl<'a> Acts<'a> {
             Act::Plan(children) => self.plan(&children).await?,
             Act::DeletePlan { name, uid, outcome } => self.delete_plan(&name, uid, outcome).await?,
             Act::CreateTopics(topics) => return Ok(self.create_topics(topics).await),
-            Act::Accept(revision) => self.create(&*revision, "keep the revision").await?,
+            Act::Accept { revision, trial } => self.accept(&revision, &trial).await?,
             Act::ScaleToZero { name, uid, resource_version } => {
                 self.scale_to_zero(&name, &uid, &resource_version).await?;
             }
@@ -112,6 +112,28 @@ impl<'a> Acts<'a> {
                 None
             }
         }
+    }
+
+    /// Nothing is kept that could not start: the API server checks what the schema of a StreamJob cannot, such as limits below
+    /// requests, and what admission policies say.
+    async fn accept(&self, revision: &ControllerRevision, trial: &Children) -> Result<(), Error> {
+        match self.dry_run(trial).await {
+            Ok(()) => self.create(revision, "keep the revision").await,
+            Err(error) if error.is_refusal() => {
+                tracing::warn!(error = chain(&error), "the newest spec is refused");
+                self.with_memory(|memory| memory.children_refused(self.target, self.context.now(), chain(&error)));
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn dry_run(&self, trial: &Children) -> Result<(), Error> {
+        let Children { service_account, config_map: _, service, disruption_budget, stateful_set } = trial;
+        self.try_patch(service_account, "have a ServiceAccount").await?;
+        self.try_patch(service, "have a Service").await?;
+        self.try_patch(disruption_budget, "have a PodDisruptionBudget").await?;
+        self.try_patch(stateful_set, "have a StatefulSet").await
     }
 
     async fn scale_to_zero(&self, name: &str, uid: &str, resource_version: &str) -> Result<(), Error> {
@@ -182,10 +204,23 @@ impl<'a> Acts<'a> {
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
     {
+        self.apply_as(child, &PatchParams::apply(names::MANAGER).force(), what).await
+    }
+
+    async fn try_patch<K>(&self, child: &K, what: &str) -> Result<(), Error>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
+    {
+        self.apply_as(child, &PatchParams::apply(names::MANAGER).force().dry_run(), what).await
+    }
+
+    async fn apply_as<K>(&self, child: &K, params: &PatchParams, what: &str) -> Result<(), Error>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
+    {
         self.refuse_foreign(child).await?;
-        let params = PatchParams::apply(names::MANAGER).force();
         self.api::<K>()
-            .patch(&child.name_any(), &params, &Patch::Apply(child))
+            .patch(&child.name_any(), params, &Patch::Apply(child))
             .await
             .map(|_| ())
             .map_err(|source| Error::act(what, "a child", source))

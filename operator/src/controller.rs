@@ -237,17 +237,20 @@ async fn step(
     let ask_again =
         context.memory.with(key, &uid, |memory| memory.broker_judged(decision.brokers_allow, context.now()));
     let acts = Acts::new(context, &seen, identity, &target);
+    let mut failed = None;
     for act in decision.acts {
         match acts.perform(act).await {
             Ok(Some(note)) => context.publish(fresh, note).await,
             Ok(None) => {}
-            Err(error) => {
-                if !matches!(error, Error::Changed(_)) {
-                    context.memory.with(key, &uid, |memory| memory.act_refused(chain(&error)));
-                }
-                return Err(error);
-            }
+            // The rest was decided on what is not so any more.
+            Err(error @ Error::Changed(_)) => return Err(error),
+            // What is refused for the newest spec must not keep the running one from being looked after.
+            Err(error) => failed = failed.or(Some(error)),
         }
+    }
+    if let Some(error) = failed {
+        context.memory.with(key, &uid, |memory| memory.act_refused(chain(&error)));
+        return Err(error);
     }
     context.memory.with(key, &uid, crate::memory::JobMemory::succeeded);
     if observe::refresh(context, &seen.job, &target).await {

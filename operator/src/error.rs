@@ -62,6 +62,18 @@ impl Error {
         }
     }
 
+    /// The API server, or what is there already, says no, and will say so again.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Foreign { .. } => true,
+            Self::Act { source, .. } => {
+                matches!(source.as_ref(), kube::Error::Api(status) if matches!(status.code, 400 | 403 | 422))
+            }
+            _ => false,
+        }
+    }
+
     /// An error of an act: a change by someone else is told apart, since it is cured by looking again.
     #[must_use]
     pub fn act(what: impl Into<String>, changed: &'static str, source: kube::Error) -> Self {

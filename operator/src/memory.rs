@@ -17,6 +17,8 @@ use k8s_openapi::jiff::Timestamp;
 
 /// How long an answer of the brokers that allows the spec is good.
 const BROKER_RECHECK: Duration = Duration::from_mins(5);
+/// When children that were refused are tried again.
+const TRY_AGAIN: Duration = Duration::from_mins(2);
 /// How often workers are asked for their state.
 const WORKER_POLL: Duration = Duration::from_secs(9);
 /// How long children that nobody touched are taken as applied.
@@ -39,6 +41,7 @@ pub struct JobMemory {
     workers: Option<(Timestamp, BTreeMap<String, WorkerError>)>,
     applied: Option<(Timestamp, u64)>,
     refused_act: Option<String>,
+    refused_children: Option<(Revision, Timestamp, String)>,
     failures: u32,
 }
 
@@ -176,6 +179,18 @@ impl JobMemory {
     /// These children are about to be applied. Remembered before, so that a change that arrives meanwhile is not lost.
     pub fn applying(&mut self, digest: u64, now: Timestamp) {
         self.applied = Some((now, digest));
+    }
+
+    /// The API server would refuse the children of this revision.
+    pub fn children_refused(&mut self, revision: &Revision, now: Timestamp, message: String) {
+        self.refused_children = Some((revision.clone(), now, message));
+    }
+
+    /// Why the API server would refuse the children of this revision. Not for ever: quotas and policies change.
+    #[must_use]
+    pub fn refused_children(&self, revision: &Revision, now: Timestamp) -> Option<String> {
+        let (refused, at, message) = self.refused_children.as_ref()?;
+        (refused == revision && elapsed(*at, now) < TRY_AGAIN).then(|| message.clone())
     }
 
     /// What the API server refused last.

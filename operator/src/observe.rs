@@ -43,9 +43,11 @@ pub async fn observe(context: &Context, job: StreamJob) -> Result<(Observed, Rev
         answers(context, &namespace, plan_pods),
     );
     let facts: Vec<PodFacts> = pods.iter().map(PodFacts::of).collect();
-    let (failures, replacements, refused_act) = context.memory.with(&key, &uid, |memory| {
-        (memory.plan_failures(&target), memory.replacements(&facts, job.spec.replicas, now), memory.refused_act())
+    let remembered = context.memory.with(&key, &uid, |memory| {
+        let refusals = (memory.refused_act(), memory.refused_children(&target, now));
+        (memory.plan_failures(&target), memory.replacements(&facts, job.spec.replicas, now), refusals)
     });
+    let (failures, replacements, (refused_act, refused_children)) = remembered;
     let seen = Observed {
         now,
         settings: context.settings.clone(),
@@ -59,6 +61,7 @@ pub async fn observe(context: &Context, job: StreamJob) -> Result<(Observed, Rev
         worker_errors,
         replacements,
         refused_act,
+        refused_children,
     };
     Ok((seen, target))
 }

@@ -1,6 +1,6 @@
 //! Reading the answer of a plan pod.
 
-use fencepost_crds::contract::PlanReport;
+use fencepost_crds::{contract::PlanReport, names};
 use fencepost_plan::pods::PodFacts;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt, api::LogParams};
@@ -18,7 +18,9 @@ pub async fn answer(pods: &Api<Pod>, pod: &Pod) -> Option<Result<PlanReport, Str
     if !matches!(phase, "Succeeded" | "Failed") {
         return None;
     }
-    let params = LogParams { tail_lines: Some(LINES), limit_bytes: Some(LIMIT), ..LogParams::default() };
+    // By name: whatever a mesh or a policy puts beside it has a log of its own.
+    let container = Some(names::WORKER_CONTAINER.to_owned());
+    let params = LogParams { container, tail_lines: Some(LINES), limit_bytes: Some(LIMIT), ..LogParams::default() };
     let log = match pods.logs(&pod.name_any(), &params).await {
         Ok(log) => log,
         Err(error) => {

@@ -24,7 +24,10 @@ pub struct Permission {
     pub reason: &'static str,
 }
 
-const MANAGE: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
+/// Made and deleted, never changed.
+const REPLACE: &[&str] = &["get", "list", "watch", "create", "delete"];
+/// Made and changed by server-side apply; they go with the job that owns them.
+const APPLY: &[&str] = &["get", "list", "watch", "create", "patch"];
 
 const fn watched(
     group: &'static str,
@@ -45,19 +48,19 @@ pub const PERMISSIONS: &[Permission] = &[
         &["update"],
         "set blockOwnerDeletion on children where the API server enforces permission for it",
     ),
-    watched("apps", "statefulsets", MANAGE, "run the workers"),
+    watched("apps", "statefulsets", APPLY, "run the workers"),
     watched(
         "apps",
         "controllerrevisions",
-        MANAGE,
+        REPLACE,
         "keep the accepted revisions of a spec, so that a refused newer one changes nothing",
     ),
-    watched("", "pods", MANAGE, "plan pods; prove that old workers are gone; replace workers that crash"),
+    watched("", "pods", REPLACE, "plan pods; prove that old workers are gone; replace workers that crash"),
     watched("", "pods/log", &["get"], "read the answer of a plan pod"),
-    watched("", "configmaps", MANAGE, "hand the resolved job to workers and plan pods"),
-    watched("", "services", MANAGE, "give workers stable names"),
-    watched("", "serviceaccounts", MANAGE, "run workers under an identity without permissions"),
-    watched("policy", "poddisruptionbudgets", MANAGE, "let node drains take one worker at a time"),
+    watched("", "configmaps", REPLACE, "hand the resolved job to workers and plan pods"),
+    watched("", "services", APPLY, "give workers stable names"),
+    watched("", "serviceaccounts", APPLY, "run workers under an identity without permissions"),
+    watched("policy", "poddisruptionbudgets", APPLY, "let node drains take one worker at a time"),
     watched("", "secrets", &["get"], "read the Kafka credentials that a StreamJob names (never list or watch)"),
     watched("events.k8s.io", "events", &["create", "patch"], "tell what happened and why"),
     Permission {

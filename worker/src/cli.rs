@@ -45,7 +45,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Plan a job, then check it against the brokers: topics, limits, permissions.
+    /// Plan a job, then check it against the brokers: topics and limits.
     Validate {
         #[command(flatten)]
         job: JobArgs,

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io::Write, time::Duration};
 use fencepost_crds::{
     StreamJobSpec,
     contract::{CONTRACT_VERSION, ExitCode, PlanReport, ResolvedJob},
-    v1alpha1::Violation,
+    v1alpha1::{Guarantee, Violation},
 };
 use fencepost_kafka::{
     rpc::{Cluster, RpcError, TopicRefused},
@@ -76,7 +76,7 @@ fn probe(job: &ResolvedJob, spec: Option<&StreamJobSpec>) -> Result<BrokerFacts,
         .build()
         .map_err(|error| refuse("Failure".to_owned(), error.to_string()))?;
     let topics: Vec<String> = spec.map(topics_of).unwrap_or_default().into_iter().map(|t| t.to_string()).collect();
-    let ask = async { tokio::time::timeout(PROBE_DEADLINE, facts(settings, &topics)).await };
+    let ask = async { tokio::time::timeout(PROBE_DEADLINE, facts(settings, &topics, job.guarantee)).await };
     match runtime.block_on(ask) {
         Ok(Ok(facts)) => Ok(facts),
         Ok(Err(ProbeError::Rpc(error))) => Err(refuse(error.cause().reason().to_string(), error.report())),
@@ -94,11 +94,19 @@ enum ProbeError {
     Topic(TopicRefused),
 }
 
-async fn facts(settings: ConnectionSettings, topics: &[String]) -> Result<BrokerFacts, ProbeError> {
+async fn facts(
+    settings: ConnectionSettings,
+    topics: &[String],
+    guarantee: Guarantee,
+) -> Result<BrokerFacts, ProbeError> {
     let cluster = Cluster::new(settings).map_err(ProbeError::Rpc)?;
     let names: Vec<&str> = topics.iter().map(String::as_str).collect();
     let metadata = cluster.metadata(&names).await.map_err(ProbeError::Rpc)?;
-    let limits = cluster.broker_limits().await.map_err(ProbeError::Rpc)?;
+    // Without transactions they do not matter, and asking needs a permission.
+    let limits = match guarantee {
+        Guarantee::ExactlyOnce => cluster.broker_limits().await.map_err(ProbeError::Rpc)?.brokers,
+        Guarantee::AtLeastOnce => BTreeMap::new(),
+    };
     let topics = metadata.topics.iter().map(|(name, topic)| {
         let partitions = topic.partition_count(name).map_err(ProbeError::Topic)?;
         let facts = partitions.map_or(TopicFacts::Missing, |partitions| TopicFacts::Exists { partitions });
@@ -106,7 +114,6 @@ async fn facts(settings: ConnectionSettings, topics: &[String]) -> Result<Broker
     });
     let topics = topics.collect::<Result<_, ProbeError>>()?;
     let limits: BTreeMap<_, _> = limits
-        .brokers
         .into_iter()
         .map(|(id, limit)| {
             let limits = BrokerLimits {

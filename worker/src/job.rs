@@ -73,7 +73,7 @@ pub(crate) struct Loaded {
 /// Reads a job. Secrets of a StreamJob manifest are looked for in `secrets_dir` as `<secret>/<key>`.
 ///
 /// # Errors
-/// When the file cannot be read, is of another kind, breaks a rule of the schema, or is of a newer version.
+/// When the file cannot be read, is of another kind, has a field that the schema does not know, or is of a newer version.
 pub(crate) fn load(path: &Path, secrets_dir: &str) -> Result<Loaded, JobError> {
     let text = fs::read_to_string(path).map_err(|source| JobError::Read { path: path.to_owned(), source })?;
     parse(path, &text, secrets_dir)

@@ -40,7 +40,8 @@ pub(crate) enum Metric {
     Rebalances,
     /// Errors, by slot and class.
     Errors,
-    /// Records between the committed position and the last stable offset, by slot, topic and partition.
+    /// Records between the committed position and the last stable offset, by slot, topic and partition. Until that end was reached once, up
+    /// to the high watermark, which counts open transactions of others too.
     Lag,
     /// Seconds that the open transaction has been open, by slot; 0: none is.
     OpenTransactionAge,

@@ -21,8 +21,9 @@ mod tests;
 
 use std::time::Duration;
 
-use fencepost_crds::v1alpha1::StreamJobStatus;
-use k8s_openapi::api::apps::v1::ControllerRevision;
+use fencepost_crds::{names, v1alpha1::StreamJobStatus};
+use k8s_openapi::api::{apps::v1::ControllerRevision, core::v1::Pod};
+use kube_core::ResourceExt;
 use thiserror::Error;
 
 pub use self::{
@@ -67,8 +68,14 @@ pub enum Act {
     },
     /// Make topics.
     CreateTopics(Vec<TopicToCreate>),
-    /// Keep a revision that passed all checks, as the next entry of the log.
-    Accept(Box<ControllerRevision>),
+    /// Keep a revision that passed all checks, as the next entry of the log; but first let the API server try its children, so that a
+    /// running revision does not stop for one that cannot start.
+    Accept {
+        /// The entry.
+        revision: Box<ControllerRevision>,
+        /// What is tried.
+        trial: Box<Children>,
+    },
     /// Ask for zero workers, whatever revision the StatefulSet has.
     ScaleToZero {
         /// Name of the StatefulSet.
@@ -143,11 +150,18 @@ impl<'a> Case<'a> {
             target_is_accepted: ranked.first().is_some_and(|newest| newest.revision == revision),
             target,
             identity,
-            pods: seen.pods.iter().map(PodFacts::of).collect(),
+            pods: seen.pods.iter().filter(|pod| is_worker(pod)).map(PodFacts::of).collect(),
             old: seen.job.status.clone().unwrap_or_default(),
             seen,
         })
     }
+}
+
+/// Made by a StatefulSet, or with an epoch as only the operator gives it. Somebody's own pod with our labels, such as a copy for
+/// debugging, is none: it must neither stop the job nor be waited for.
+fn is_worker(pod: &Pod) -> bool {
+    pod.annotations().contains_key(names::ANNOTATION_EPOCH)
+        || pod.owner_references().iter().any(|owner| owner.kind == "StatefulSet")
 }
 
 /// Decides.

@@ -47,6 +47,8 @@ pub struct Observed {
     pub worker_errors: BTreeMap<String, WorkerError>,
     /// Workers that were replaced because they crash, by pod name.
     pub replacements: BTreeMap<String, Replacement>,
+    /// What the API server said when it refused to try the children of the newest spec.
+    pub refused_children: Option<String>,
     /// What the API server said when it refused an act of the decision before.
     pub refused_act: Option<String>,
 }

@@ -120,7 +120,9 @@ impl PodFacts {
     pub fn of(pod: &Pod) -> Self {
         let name = pod.name_any();
         let status = pod.status.as_ref();
-        let container = status.and_then(|s| s.container_statuses.as_ref()).and_then(|list| list.first());
+        let container = status
+            .and_then(|s| s.container_statuses.as_ref())
+            .and_then(|list| list.iter().find(|status| status.name == names::WORKER_CONTAINER));
         let waiting = container.and_then(|c| c.state.as_ref()).and_then(|state| state.waiting.as_ref());
         Self {
             ordinal: names::ordinal_of_pod(&name),

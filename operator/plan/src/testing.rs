@@ -85,5 +85,6 @@ pub(crate) fn observed(job: StreamJob) -> Observed {
         worker_errors: BTreeMap::new(),
         replacements: BTreeMap::new(),
         refused_act: None,
+        refused_children: None,
     }
 }

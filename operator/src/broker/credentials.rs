@@ -52,8 +52,7 @@ async fn read(secrets: &Api<Secret>, reference: &SecretKeyRef, field: &str) -> R
         return Err(missing(format!("{field}: Secret {name} does not exist: create it, or correct the name")));
     };
     let data = secret.data.unwrap_or_default();
-    let keys: Vec<&str> = data.keys().map(String::as_str).collect();
     data.get(key)
         .map(|value| value.0.clone())
-        .ok_or_else(|| missing(format!("{field}: Secret {name} has no key {key}; it has: {}", keys.join(", "))))
+        .ok_or_else(|| missing(format!("{field}: Secret {name} has no key {key}: add it, or correct the key")))
 }

@@ -17,7 +17,6 @@ use crate::revision::RunSpec;
 const USER: i64 = 65_532;
 
 /// Name of the container, the same in all pods.
-pub(super) const CONTAINER: &str = "worker";
 
 const JOB_VOLUME: &str = "job";
 const TMP_VOLUME: &str = "tmp";
@@ -27,7 +26,7 @@ const TMP_LIMIT: &str = "64Mi";
 pub(super) fn container(run: &RunSpec, args: Vec<String>) -> Container {
     let log = run.worker.log.as_ref();
     Container {
-        name: CONTAINER.to_owned(),
+        name: names::WORKER_CONTAINER.to_owned(),
         image: Some(run.image.clone()),
         image_pull_policy: run.worker.image_pull_policy.map(|policy| policy.to_string()),
         args: Some(args),

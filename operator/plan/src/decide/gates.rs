@@ -134,11 +134,24 @@ fn spec_gate(case: &Case<'_>, findings: &Findings, planned: &Planned) -> SpecGat
         return SpecGate::Refused { reason, violations };
     }
     match (&planned.plan, &planned.waiting) {
-        (Some(_), _) => SpecGate::Passed,
+        (Some(_), _) => match &case.seen.refused_children {
+            None => SpecGate::Passed,
+            Some(message) => {
+                SpecGate::Refused { reason: Reason::InvalidSpec, violations: vec![refused_children(message)] }
+            }
+        },
         (None, Waiting::For(what)) => SpecGate::Planning(what.clone()),
         (None, Waiting::Failed { trouble, message }) => {
             SpecGate::PlanFailed { trouble: *trouble, message: message.clone() }
         }
+    }
+}
+
+fn refused_children(message: &str) -> Violation {
+    Violation {
+        reason: "WorkersRefused".to_owned(),
+        field: "spec.worker".to_owned(),
+        message: format!("the API server would refuse the workers of this spec: {message}"),
     }
 }
 

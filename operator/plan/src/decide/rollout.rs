@@ -87,7 +87,7 @@ pub(super) fn next(case: &Case<'_>, gates: &Gates) -> Result<Progress, BuildErro
         acts: Vec::new(),
     };
     if gates.passed() && !case.target_is_accepted {
-        progress.acts.push(accept(case));
+        progress.acts.push(accept(case)?);
         progress.step = Step::Accepting;
         return Ok(progress);
     }
@@ -114,7 +114,7 @@ fn to_run(case: &Case<'_>) -> Option<RunSpec> {
     newest_first(&case.seen.accepted).first().map(|newest| newest.run_spec(&case.seen.job))
 }
 
-fn accept(case: &Case<'_>) -> Act {
+fn accept(case: &Case<'_>) -> Result<Act, BuildError> {
     let readable = newest_first(&case.seen.accepted).first().map_or(0, |newest| newest.number);
     // A number is taken also when what it stands for cannot be read.
     let number = readable.max(case.seen.newest_number).saturating_add(1);
@@ -125,7 +125,9 @@ fn accept(case: &Case<'_>) -> Act {
         image: case.target.image.clone(),
         spec: case.seen.job.spec.clone(),
     };
-    Act::Accept(Box::new(accepted.write(&case.identity)))
+    let start = Start { epoch: case.old.epoch.unwrap_or(0).saturating_add(1), replicas: case.seen.job.spec.replicas };
+    let trial = Box::new(build::children(&case.identity, &case.target, start)?);
+    Ok(Act::Accept { revision: Box::new(accepted.write(&case.identity)), trial })
 }
 
 fn foreign(case: &Case<'_>) -> Option<Foreign> {

@@ -341,6 +341,45 @@ fn a_foreign_stateful_set_is_never_touched() {
 }
 
 #[test]
+fn a_pod_that_only_carries_our_labels_neither_stops_a_job_nor_is_waited_for() {
+    let mut world = running();
+    let mut copy = world.pods[0].clone();
+    copy.metadata.name = Some("spend-debug".to_owned());
+    copy.metadata.annotations = None;
+    copy.metadata.owner_references = None;
+    world.pods.push(copy);
+    let decision = world.decide();
+    assert_eq!(Some(decision.status), world.job.status);
+    assert!(matches!(decision.acts.as_slice(), [Act::Apply { .. }]), "{:?}", decision.acts);
+}
+
+#[test]
+fn a_spec_whose_workers_the_api_server_refuses_leaves_the_running_one_alone() {
+    let mut world = running();
+    world.refuses_children = Some("spec.template: requests above limits".to_owned());
+    world.edit(sql("INSERT INTO totals SELECT 'x' FROM orders"));
+    world.settle();
+    assert_eq!(world.epoch(), Some(1));
+    assert_eq!(world.condition(ConditionType::SpecValid), ("False".to_owned(), "InvalidSpec".to_owned()));
+    assert!(world.message(ConditionType::SpecValid).contains("requests above limits"));
+    assert!(world.message(ConditionType::Ready).contains("goes on"));
+    world.refuses_children = None;
+    world.settle();
+    assert_eq!(world.epoch(), Some(2));
+}
+
+#[test]
+fn a_kept_revision_that_cannot_be_read_is_kept_anew_under_the_next_number() {
+    let mut world = running();
+    let kept = world.revisions.last_mut().unwrap();
+    kept.data = None;
+    let number = kept.revision;
+    world.settle();
+    assert_eq!(world.revisions.last().unwrap().revision, number + 1);
+    assert_eq!(world.condition(ConditionType::Ready), ("True".to_owned(), "AllWorkersReady".to_owned()));
+}
+
+#[test]
 fn a_new_default_image_restarts_nothing() {
     let world = running();
     let mut seen = world.observe();

@@ -43,6 +43,7 @@ pub(crate) struct World {
     pub plans: Vec<PlanPod>,
     pub report: Result<PlanReport, String>,
     pub broker: BrokerObserved,
+    pub refuses_children: Option<String>,
     pub now: i64,
     pub events: Vec<String>,
     /// Every (epoch, revision) that ever had a pod.
@@ -61,6 +62,7 @@ impl World {
             plans: Vec::new(),
             report: Ok(PlanReport { contract_version: 1, signature: "s".to_owned(), ..PlanReport::default() }),
             broker: BrokerObserved::Facts(super::facts()),
+            refuses_children: None,
             now: 1_000,
             events: Vec::new(),
             ran: BTreeSet::new(),
@@ -86,9 +88,10 @@ impl World {
         Observed {
             now: at(self.now),
             newest_number: self.revisions.iter().map(|revision| revision.revision).max().unwrap_or(0),
-            accepted: self.revisions.iter().map(|revision| AcceptedRevision::read(revision).unwrap()).collect(),
+            accepted: self.revisions.iter().filter_map(|revision| AcceptedRevision::read(revision).ok()).collect(),
             stateful_set: self.set.clone(),
             pods: self.pods.clone(),
+            refused_children: self.refuses_children.clone(),
             plan: crate::observed::PlanObserved { pods: self.plans.clone(), failures: 0 },
             broker: self.broker.clone(),
             ..observed(self.job.clone())
@@ -128,7 +131,7 @@ impl World {
                     }
                 }
             }
-            Act::Accept(revision) => {
+            Act::Accept { revision, .. } => {
                 if self.revisions.iter().all(|old| old.name_any() != revision.name_any()) {
                     self.revisions.push(*revision);
                 }
@@ -245,7 +248,12 @@ impl World {
             waiting: Some(ContainerStateWaiting { reason: Some("CrashLoopBackOff".to_owned()), message: None }),
             ..ContainerState::default()
         };
-        let container = ContainerStatus { state: Some(now), last_state: Some(last), ..ContainerStatus::default() };
+        let container = ContainerStatus {
+            name: fencepost_crds::names::WORKER_CONTAINER.to_owned(),
+            state: Some(now),
+            last_state: Some(last),
+            ..ContainerStatus::default()
+        };
         for pod in self.pods.iter_mut().filter(|pod| pod.name_any() == name) {
             pod.status = Some(PodStatus { container_statuses: Some(vec![container.clone()]), ..PodStatus::default() });
         }

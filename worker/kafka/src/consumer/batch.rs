@@ -181,7 +181,7 @@ impl<'b> Message<'b> {
         unsafe { sys::rd_kafka_message_timestamp(self.raw, &raw mut kind) }
     }
 
-    /// Its headers, in order. Decoded by the first call; names that are not UTF-8 are left out.
+    /// Its headers, in order. Decoded by the first call; what is not UTF-8 in a name becomes U+FFFD.
     #[must_use]
     pub fn headers(&self) -> Vec<(&'b str, Option<&'b [u8]>)> {
         let mut list = std::ptr::null_mut();
