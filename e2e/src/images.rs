@@ -117,13 +117,33 @@ pub fn build() -> Result<Images, Error> {
     Ok(Images { operator: image(Component::Operator)?, worker: image(Component::Worker)? })
 }
 
+/// Compiles the worker with its fault points, and makes an image of it. For tests only.
+///
+/// # Errors
+/// As [`build`].
+pub fn build_with_faults() -> Result<Image, Error> {
+    let target = paths::cargo_target().unwrap_or_else(|| paths::cache().join("target"));
+    report::step("compiling the worker with fault points");
+    // A folder of its own for the program: the other one of this name must not be taken for it.
+    let folder = target.join("image-with-faults");
+    cargo(&target, &["--package", "fencepost-worker", "--features", "fault-points", "--bin", "fencepost-worker"])?;
+    let program = Component::Worker.program();
+    let kept = folder.join(&program);
+    fs::create_dir_all(&folder)
+        .and_then(|()| fs::copy(target.join("image").join(&program), &kept))
+        .map_err(Error::file(&kept))?;
+    of_program_as(Component::Worker, "fencepost-worker-with-faults", &kept)
+}
+
 fn compile(target: &Path) -> Result<(), Error> {
     report::step("compiling the programs of the images");
+    let packages = [Component::Operator, Component::Worker].map(Component::program);
+    cargo(target, &["--bins", "--package", &packages[0], "--package", &packages[1]])
+}
+
+fn cargo(target: &Path, arguments: &[&str]) -> Result<(), Error> {
     let mut cargo = std::process::Command::new(paths::cargo());
-    cargo.current_dir(paths::repository()).args(["build", "--quiet", "--profile", "image", "--bins"]);
-    for component in [Component::Operator, Component::Worker] {
-        cargo.args(["--package", &component.program()]);
-    }
+    cargo.current_dir(paths::repository()).args(["build", "--quiet", "--profile", "image"]).args(arguments);
     // The base of the images has no zlib.
     cargo.env("CARGO_TARGET_DIR", target).env("LIBZ_SYS_STATIC", "1");
     let status = cargo.status().map_err(Error::file("cargo"))?;
@@ -135,12 +155,16 @@ fn compile(target: &Path) -> Result<(), Error> {
 /// # Errors
 /// When a step fails.
 pub fn of_program(component: Component, program: &Path) -> Result<Image, Error> {
+    of_program_as(component, &component.program(), program)
+}
+
+fn of_program_as(component: Component, short_name: &str, program: &Path) -> Result<Image, Error> {
     let base = base::archive()?;
     let dockerfile = fs::read(component.dockerfile()).map_err(Error::file(component.dockerfile()))?;
     let program_digest = digest(program)?;
     let inputs = [dockerfile.as_slice(), program_digest.as_bytes(), base.id.as_bytes()];
-    let key = Key::new(&format!("image-{}", component.program()), "local", &inputs);
-    let repository = format!("localhost/{}", component.program());
+    let key = Key::new(&format!("image-{short_name}"), "local", &inputs);
+    let repository = format!("localhost/{short_name}");
     let name = format!("{repository}:{}", key.digest());
     let folder = cache::get(&key, |folder| store::build(&base, component, program, &name, &folder.join("image.tar")))?;
     prune(&key);

@@ -7,10 +7,12 @@
 mod at_least_once;
 mod bad_records;
 mod bench;
+mod brokers;
 mod change;
 mod crashes;
 mod diagnostics;
 mod failure;
+mod fault_points;
 mod fenced;
 mod jobs;
 mod journal;
@@ -18,6 +20,7 @@ mod lab;
 mod meaning;
 mod oracle_self;
 mod outage;
+mod recovery;
 mod runner;
 mod scale;
 mod schema;
@@ -25,6 +28,7 @@ mod secured;
 mod steady;
 mod validation;
 mod wire;
+mod zombie;
 
 pub(crate) use self::jobs::OrdersJob;
 pub use self::{
@@ -42,6 +46,8 @@ enum Test {
     Plain(fn(&Bench<'_>) -> Outcome),
     /// On one node and one broker that wants TLS, a password and permissions.
     Secured(fn(&Bench<'_>) -> Outcome),
+    /// On one node and three brokers without security.
+    Brokers(fn(&Bench<'_>) -> Outcome),
     /// On clusters of its own.
     Machine(fn() -> Outcome),
 }
@@ -61,19 +67,30 @@ struct Scenario {
     name: &'static str,
     test: Test,
     company: Company,
+    /// It wants the worker whose fault points can be armed.
+    with_faults: bool,
 }
 
 impl Scenario {
     const fn plain(name: &'static str, run: fn(&Bench<'_>) -> Outcome) -> Self {
-        Self { name, test: Test::Plain(run), company: Company::Any }
+        Self { name, test: Test::Plain(run), company: Company::Any, with_faults: false }
     }
 
     const fn secured(name: &'static str, run: fn(&Bench<'_>) -> Outcome) -> Self {
-        Self { name, test: Test::Secured(run), company: Company::Any }
+        Self { name, test: Test::Secured(run), company: Company::Any, with_faults: false }
+    }
+
+    /// Alone: it disturbs brokers.
+    const fn brokers(name: &'static str, run: fn(&Bench<'_>) -> Outcome) -> Self {
+        Self { name, test: Test::Brokers(run), company: Company::None, with_faults: false }
     }
 
     const fn machine(name: &'static str, run: fn() -> Outcome) -> Self {
-        Self { name, test: Test::Machine(run), company: Company::None }
+        Self { name, test: Test::Machine(run), company: Company::None, with_faults: false }
+    }
+
+    const fn with_faults(self) -> Self {
+        Self { with_faults: true, ..self }
     }
 
     const fn alone(self) -> Self {
@@ -100,8 +117,15 @@ const ALL: &[Scenario] = &[
     Scenario::plain("scaling-loses-and-repeats-nothing", scale::run),
     Scenario::plain("two-generations-of-workers-never-run-at-once", change::run),
     Scenario::plain("a-fenced-worker-stays-out-until-a-person-lets-it-in", fenced::run),
+    Scenario::plain("a-death-at-any-step-of-a-transaction-is-harmless", fault_points::run).with_faults(),
+    Scenario::plain("a-killed-worker-is-back-long-before-its-session-ends", recovery::run).alone(),
+    Scenario::plain("of-two-workers-with-one-ordinal-only-the-newer-commits", zombie::awake).alone(),
+    Scenario::plain("a-worker-that-wakes-up-too-late-commits-nothing", zombie::asleep).alone(),
     Scenario::plain("killed-workers-and-operators-lose-and-repeat-nothing", crashes::run).alone(),
     Scenario::plain("a-broker-that-goes-away-is-named-and-waited-for", outage::run).alone(),
+    Scenario::brokers("brokers-that-die-lose-and-repeat-nothing", brokers::killed),
+    Scenario::brokers("brokers-that-fall-silent-lose-and-repeat-nothing", brokers::black_holes),
+    Scenario::brokers("a-bad-network-loses-and-repeats-nothing", brokers::bad_network),
     Scenario::secured("kafka-is-spoken-to-correctly-under-tls-and-sasl", wire::secured),
     Scenario::secured("refused-credentials-and-missing-permissions-are-named", secured::run),
     Scenario::machine("a-killed-harness-leaves-nothing-behind", runner::harness),

@@ -46,12 +46,33 @@ pub(crate) async fn serve(
 }
 
 fn router(observed: Arc<dyn Observed>) -> Router {
-    Router::new()
+    let router = Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
-        .route("/v1/status", get(status))
-        .with_state(observed)
+        .route("/v1/status", get(status));
+    #[cfg(feature = "fault-points")]
+    let router = router.merge(faults::router());
+    router.with_state(observed)
+}
+
+/// `PUT /v1/fault-points/{point}`: arms it with the actions in the body.
+#[cfg(feature = "fault-points")]
+mod faults {
+    use std::sync::Arc;
+
+    use axum::{Router, extract::Path, http::StatusCode, routing::put};
+
+    use crate::slot::fault::arm;
+
+    pub(super) fn router() -> Router<Arc<dyn super::Observed>> {
+        Router::new().route("/v1/fault-points/{point}", put(set))
+    }
+
+    async fn set(Path(point): Path<String>, actions: String) -> Result<(), (StatusCode, String)> {
+        tracing::warn!(point, actions, "fault point armed");
+        arm(&point, &actions).map_err(|error| (StatusCode::BAD_REQUEST, error))
+    }
 }
 
 async fn healthz(State(observed): State<Arc<dyn Observed>>) -> Response {

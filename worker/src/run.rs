@@ -4,6 +4,7 @@ mod fenced;
 mod termination;
 
 use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
         mpsc::{self, RecvTimeoutError},
@@ -144,7 +145,13 @@ fn start_slot(
     let thread = thread::Builder::new().name(format!("slot-{}", config.slot));
     let body = move || {
         let Some(stats) = usize::try_from(config.slot).ok().and_then(|slot| worker.slots.get(slot)) else { return };
-        let exit = run_slot(&config, pipeline, &worker.shutdown, stats, worker.metrics.as_ref(), &worker.clock);
+        // A slot that panics must not leave its partitions to a worker that looks well.
+        let slot = AssertUnwindSafe(|| {
+            run_slot(&config, pipeline, &worker.shutdown, stats, worker.metrics.as_ref(), &worker.clock)
+        });
+        let exit = catch_unwind(slot).unwrap_or_else(|_| {
+            SlotExit::Failed(format!("slot {} ended unexpectedly; see the log for the panic", config.slot))
+        });
         info!(slot = config.slot, exit = %exit, "slot ended");
         // The other side is gone only when it has stopped waiting.
         drop(ended.send(exit));
@@ -175,12 +182,8 @@ fn collect(
                 worker.shutdown.drain();
             }
             Err(RecvTimeoutError::Timeout) => {}
-            // A thread ended without a word: it panicked.
             Err(RecvTimeoutError::Disconnected) => {
-                return worse(
-                    worst,
-                    SlotExit::Failed("a slot ended unexpectedly; see the log for the panic".to_owned()),
-                );
+                return worse(worst, SlotExit::Failed("a slot ended without a word".to_owned()));
             }
         }
     }

@@ -22,9 +22,11 @@ mod backoff;
 mod clock;
 mod config;
 mod driver;
+pub(crate) mod fault;
 mod fencing;
 mod input;
 mod observe;
+mod pacing;
 mod shutdown;
 mod stats;
 

@@ -157,6 +157,19 @@ impl Cluster {
         self.kubectl(&["get", "lease", &name, "-n", "kube-node-lease", "-o", "jsonpath={.spec.renewTime}"])
     }
 
+    /// What the containers of a pod have written, read from the disk of its node: also when the API server cannot reach it.
+    /// Empty when there is nothing.
+    #[must_use]
+    pub fn pod_log(&self, node: Node, namespace: &str, pod: &str, uid: &str) -> String {
+        let logs = folder(&self.run, node).join("pod-logs").join(format!("{namespace}_{pod}_{uid}"));
+        let inside = |folder: &PathBuf| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        let mut files: Vec<PathBuf> =
+            inside(&logs).flat_map(|container| inside(&container).collect::<Vec<_>>()).collect();
+        // Numbered by the restarts of the container.
+        files.sort();
+        files.iter().filter_map(|file| fs::read_to_string(file).ok()).collect()
+    }
+
     /// The node numbered `number`.
     #[must_use]
     pub fn node(&self, number: u8) -> Option<Node> {

@@ -37,7 +37,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// When something on the way fails.
 pub fn show(options: &Options) -> Result<ExitCode, Error> {
     let spec = ClusterSpec { name: options.name.clone(), ..ClusterSpec::default() };
-    let lab = Lab::open(&spec)?;
+    let lab = Lab::open(&spec, false)?;
     lab.cluster().enter()?;
     let bench = stage(&lab)?;
     let told = tell(&lab, &bench, options);

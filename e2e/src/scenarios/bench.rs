@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fencepost_crds::StreamJob;
 use fencepost_crds::conditions::{self, ConditionType, Reason};
+use fencepost_crds::contract::WorkerStatus;
 use fencepost_oracle::{Connection, Trial};
 use futures::{StreamExt, pin_mut};
 use k8s_openapi::NamespaceResourceScope;
@@ -133,7 +134,8 @@ impl<'l> Bench<'l> {
     /// When Kafka refuses.
     pub fn make_topic(&self, short: &str, partitions: i32) -> Result<String, Failure> {
         let name = self.topic(short);
-        let new = NewTopic::new(&name, partitions, TopicReplication::Fixed(1));
+        // As many copies as the brokers make by default.
+        let new = NewTopic::new(&name, partitions, TopicReplication::Fixed(-1));
         let answers = self
             .runtime
             .block_on(self.admin()?.create_topics([&new], &AdminOptions::new()))
@@ -358,6 +360,35 @@ impl<'l> Bench<'l> {
         }
     }
 
+    /// The worker whose fault points can be armed.
+    ///
+    /// # Errors
+    /// When the scenario is not marked as one that wants it.
+    pub fn worker_with_faults(&self) -> Result<String, Failure> {
+        self.lab.worker_with_faults().map(str::to_owned)
+    }
+
+    /// What a worker says of itself.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn worker_status(&self, pod: &str) -> Result<WorkerStatus, Failure> {
+        let path = format!("/api/v1/namespaces/{}/pods/{pod}:8080/proxy/v1/status", self.namespace);
+        let request = http::Request::get(path).body(Vec::new()).map_err(Failure::means("ask a worker"))?;
+        self.runtime.block_on(self.client.request(request)).map_err(Failure::means("ask a worker for its status"))
+    }
+
+    /// Arms a fault point of a worker.
+    ///
+    /// # Errors
+    /// When the worker does not answer.
+    pub fn arm(&self, pod: &str, point: &str, actions: &str) -> Result<(), Failure> {
+        let path = format!("/api/v1/namespaces/{}/pods/{pod}:8080/proxy/v1/fault-points/{point}", self.namespace);
+        let request = http::Request::put(path).header("content-type", "text/plain").body(actions.as_bytes().to_vec());
+        let request = request.map_err(Failure::means("ask a worker"))?;
+        self.runtime.block_on(self.client.request_text(request)).map(drop).map_err(Failure::means("arm a fault point"))
+    }
+
     /// A trial of a job of this namespace.
     #[must_use]
     pub fn trial(&self, job: &str, model: Meaning) -> Trial<Meaning> {
@@ -415,4 +446,23 @@ pub fn ready_replicas(job: &StreamJob) -> i32 {
 #[must_use]
 pub fn epoch(job: &StreamJob) -> i64 {
     job.status.as_ref().and_then(|status| status.epoch).unwrap_or_default()
+}
+
+/// Whether a pod is ready.
+#[must_use]
+pub fn is_pod_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.into_iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+/// The ready pod `name` that takes the place of one that is deleted now. The kubelet lets a container that died several times wait
+/// longer and longer; in a new pod it starts at once.
+///
+/// # Errors
+/// When it does not come.
+pub fn renew(bench: &Bench<'_>, job: &str, name: &str) -> Result<(), Failure> {
+    let old = bench.workers(job)?.remove(name);
+    bench.kubectl(&["delete", "pod", name, "--namespace", bench.namespace()])?;
+    let is_new = |pod: Option<&Pod>| pod.is_some_and(|pod| pod.metadata.uid != old && is_pod_ready(pod));
+    bench.until(name, &format!("a new {name}"), Limits::READY, is_new).map(drop)
 }

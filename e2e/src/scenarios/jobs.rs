@@ -20,6 +20,10 @@ pub struct OrdersJob {
     pub guarantee: &'static str,
     /// Written into each output, to tell versions of the job apart.
     pub version: u32,
+    /// `worker.image`; `None`: the chart's.
+    pub image: Option<String>,
+    /// `processing.transactionTimeout`; `None`: the default.
+    pub transaction_timeout: Option<&'static str>,
     /// The input topic.
     pub input: String,
     /// The output topic.
@@ -36,6 +40,8 @@ impl OrdersJob {
             dead_letter_topic: None,
             guarantee: "ExactlyOnce",
             version: 1,
+            image: None,
+            transaction_timeout: None,
             input: bench.topic("orders"),
             output: bench.topic("purchases"),
         }
@@ -77,6 +83,11 @@ impl OrdersJob {
         if let (Some(topic), Some(source)) = (&self.dead_letter_topic, source.as_object_mut()) {
             source.insert("deadLetterTopic".to_owned(), topic.as_str().into());
         }
+        let mut processing = json!({"guarantee": self.guarantee});
+        if let (Some(timeout), Some(processing)) = (self.transaction_timeout, processing.as_object_mut()) {
+            processing.insert("transactionTimeout".to_owned(), timeout.into());
+        }
+        let worker = self.image.as_ref().map_or_else(|| json!({}), |image| json!({"image": image}));
         let job = json!({
             "apiVersion": "fencepost.dev/v1alpha1",
             "kind": "StreamJob",
@@ -84,7 +95,8 @@ impl OrdersJob {
             "spec": {
                 "replicas": self.replicas,
                 "kafka": bench.kafka(),
-                "processing": {"guarantee": self.guarantee},
+                "processing": processing,
+                "worker": worker,
                 "pipeline": {
                     "sources": [source],
                     "sql": self.sql(),

@@ -5,7 +5,7 @@ use fencepost_oracle::Connection;
 use super::Failure;
 use crate::cluster::kafka::User;
 use crate::cluster::{Cluster, ClusterSpec};
-use crate::images::{self, Images};
+use crate::images::{self, Image, Images};
 use crate::{paths, report};
 
 /// The namespace of the operator.
@@ -15,6 +15,8 @@ pub const SYSTEM: &str = "fencepost-system";
 #[derive(Debug)]
 pub struct Lab {
     cluster: Cluster,
+    /// The worker with its fault points, where a scenario wants it.
+    faulty: Option<Image>,
 }
 
 impl Lab {
@@ -22,32 +24,35 @@ impl Lab {
     ///
     /// # Errors
     /// When there is none.
-    pub fn installed(spec: &ClusterSpec) -> Result<Self, Failure> {
+    pub fn installed(spec: &ClusterSpec, with_faults: bool) -> Result<Self, Failure> {
         let cluster = Cluster::attach(&spec.name).map_err(Failure::means("take the cluster that was kept"))?;
-        Ok(Self { cluster })
+        Ok(Self { cluster, faulty: faulty(with_faults)? })
     }
 
     /// Brings a cluster up, or takes the one of that name that was kept, and installs the checkout on it.
     ///
     /// # Errors
     /// When something does not build, start, or install.
-    pub fn open(spec: &ClusterSpec) -> Result<Self, Failure> {
+    pub fn open(spec: &ClusterSpec, with_faults: bool) -> Result<Self, Failure> {
         // Side by side: the cluster mostly waits, the images mostly compile.
         let (images, cluster) = std::thread::scope(|scope| {
-            let images = scope.spawn(images::build);
+            let images = scope.spawn(|| {
+                let faulty = faulty(with_faults)?;
+                Ok::<_, Failure>((faulty, images::build().map_err(Failure::means("build the images"))?))
+            });
             let kept = Cluster::list().contains(&spec.name);
             let cluster = if kept { Cluster::attach(&spec.name) } else { Cluster::up(spec) };
             (images.join(), cluster)
         });
-        let lab = Self { cluster: cluster.map_err(Failure::means("bring the cluster up"))? };
-        let images = images.map_err(|_| Failure::Thread)?.map_err(Failure::means("build the images"))?;
+        let (faulty, images) = images.map_err(|_| Failure::Thread)??;
+        let lab = Self { cluster: cluster.map_err(Failure::means("bring the cluster up"))?, faulty };
         report::step("installing the charts");
         lab.install(&images)?;
         Ok(lab)
     }
 
     fn install(&self, images: &Images) -> Result<(), Failure> {
-        for image in [&images.operator, &images.worker] {
+        for image in [&images.operator, &images.worker].into_iter().chain(&self.faulty) {
             self.cluster.import_image(&image.archive).map_err(Failure::means("bring an image into the nodes"))?;
         }
         let charts = paths::repository().join("charts");
@@ -70,6 +75,15 @@ impl Lab {
         helm("fencepost", &settings)
     }
 
+    /// Name of the image of the worker with fault points.
+    ///
+    /// # Errors
+    /// When the scenario is not marked as one that wants it.
+    pub fn worker_with_faults(&self) -> Result<&str, Failure> {
+        let image = self.faulty.as_ref();
+        image.map(|image| image.name.as_str()).ok_or_else(|| Failure::Expectation("no worker with fault points".into()))
+    }
+
     /// The cluster.
     #[must_use]
     pub fn cluster(&self) -> &Cluster {
@@ -82,4 +96,8 @@ impl Lab {
         let properties = self.cluster.kafka_client(User::Admin);
         properties.iter().fold(Connection::default(), |connection, (name, value)| connection.with(name, value))
     }
+}
+
+fn faulty(wanted: bool) -> Result<Option<Image>, Failure> {
+    wanted.then(images::build_with_faults).transpose().map_err(Failure::means("build the worker with fault points"))
 }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::{ALL, Bench, Company, Failure, Lab, Outcome, Scenario, Test, diagnostics};
-use crate::cluster::{Cluster, ClusterName, ClusterSpec, Security};
+use crate::cluster::{Brokers, Cluster, ClusterName, ClusterSpec, Security};
 use crate::wait::Deadline;
 use crate::{report, selfcheck};
 
@@ -49,17 +49,20 @@ pub fn run(options: &Options) -> Tally {
     let wanted = |scenario: &&Scenario| {
         options.only.is_empty() || options.only.iter().any(|part| scenario.name.contains(part.as_str()))
     };
-    let (mut plain, mut secured, mut machine) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut plain, mut brokers, mut secured, mut machine) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for scenario in ALL.iter().filter(wanted) {
         match scenario.test {
             Test::Plain(run) => plain.push((*scenario, run)),
+            Test::Brokers(run) => brokers.push((*scenario, run)),
             Test::Secured(run) => secured.push((*scenario, run)),
             Test::Machine(run) => machine.push((*scenario, run)),
         }
     }
     let tally = Mutex::new(Tally::default());
-    on_cluster(options, "test", Security::Plaintext, &plain, &tally);
-    on_cluster(options, "secured", Security::SaslSsl, &secured, &tally);
+    let spec = ClusterSpec::default();
+    on_cluster(options, "test", ClusterSpec { nodes: 2, ..spec.clone() }, &plain, &tally);
+    on_cluster(options, "brokers", ClusterSpec { nodes: 1, brokers: Brokers::Three, ..spec.clone() }, &brokers, &tally);
+    on_cluster(options, "secured", ClusterSpec { nodes: 1, security: Security::SaslSsl, ..spec }, &secured, &tally);
     for (scenario, run) in machine {
         let clock = begin(&scenario);
         end(&scenario, clock, run(), &tally);
@@ -69,17 +72,17 @@ pub fn run(options: &Options) -> Tally {
 
 type OnBench = (Scenario, fn(&Bench<'_>) -> Outcome);
 
-fn on_cluster(options: &Options, name: &str, security: Security, scenarios: &[OnBench], tally: &Mutex<Tally>) {
+fn on_cluster(options: &Options, name: &str, spec: ClusterSpec, scenarios: &[OnBench], tally: &Mutex<Tally>) {
     if scenarios.is_empty() {
         return;
     }
-    let nodes = if security == Security::Plaintext { 2 } else { 1 };
     let lab = name.parse().map_err(Failure::means("name a cluster")).and_then(|name: ClusterName| {
         if !options.keep && !options.installed {
             Cluster::down(&name).map_err(Failure::means("remove an old cluster"))?;
         }
-        let spec = ClusterSpec { name, nodes, security, ..ClusterSpec::default() };
-        if options.installed { Lab::installed(&spec) } else { Lab::open(&spec) }
+        let spec = ClusterSpec { name, ..spec };
+        let with_faults = scenarios.iter().any(|(scenario, _)| scenario.with_faults);
+        if options.installed { Lab::installed(&spec, with_faults) } else { Lab::open(&spec, with_faults) }
     });
     match lab {
         Ok(lab) => {

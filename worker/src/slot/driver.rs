@@ -12,16 +12,21 @@ use rdkafka::types::RDKafkaErrorCode as Code;
 use tracing::{debug, info, warn};
 
 use super::backoff::Backoff;
+use super::fault;
 use super::fencing::Fencing;
 use super::observe::{Observation, Outcome, RebalanceKind};
+use super::pacing::Pacing;
 use super::stats::ErrorKey;
 use super::{Clock, Observer, Shutdown, SlotConfig, SlotExit, SlotStats};
 
 mod calls;
 mod report;
 
-/// Longest time in a poll: how late a drain, or a rebalance with nothing to do, may be noticed.
+/// Longest time in a poll while a failure is waited out.
 const IDLE_WAIT: Duration = Duration::from_millis(100);
+
+/// Pause before a consumer is made that could not be made before.
+const REOPEN: Duration = Duration::from_secs(1);
 
 /// A member that is fenced again within this time has a rival.
 const RIVALRY: Duration = Duration::from_secs(60);
@@ -66,7 +71,7 @@ pub(super) struct Driver<'s> {
     inbox: VecDeque<Event>,
     backoff: Backoff,
     waiting_until: Option<Duration>,
-    next_tick: Duration,
+    pub(super) pacing: Pacing,
     next_status: Duration,
     draining_since: Option<Duration>,
     exit: Option<SlotExit>,
@@ -114,7 +119,7 @@ impl<'s> Driver<'s> {
             inbox: VecDeque::new(),
             backoff: Backoff::new(),
             waiting_until: None,
-            next_tick: Duration::ZERO,
+            pacing: Pacing::new(config.commit_interval),
             next_status: Duration::ZERO,
             draining_since: None,
             exit: None,
@@ -153,13 +158,15 @@ impl<'s> Driver<'s> {
             self.wait_out(now);
             return;
         }
-        let until_tick = self.next_tick.saturating_sub(now);
-        let wait = if self.machine.has_uncommitted() { until_tick.min(IDLE_WAIT) } else { IDLE_WAIT };
-        self.read(wait, until_tick);
+        if self.consumer.is_none() {
+            self.reopen_consumer(now);
+            return;
+        }
+        let wait = self.pacing.wait(now, self.machine.has_uncommitted());
+        let is_dry = self.read(wait, self.pacing.until_early(now));
         self.serve_group();
         let now = self.clock.now();
-        if now >= self.next_tick {
-            self.next_tick = now + self.config.commit_interval;
+        if self.pacing.is_due(now, is_dry) {
             self.tell(Event::Tick);
         }
         self.look_again(now);
@@ -213,11 +220,13 @@ impl<'s> Driver<'s> {
                     self.assigned(partitions);
                 }
                 GroupChange::Revoked(partitions) => {
+                    fault::reach(fault::REVOKED);
                     info!(slot, partitions = partitions.len(), "partitions revoked");
                     self.observe(Observation::Rebalance(RebalanceKind::Revoked));
                     self.tell(Event::Revoked(partitions));
                 }
                 GroupChange::Lost(partitions) => {
+                    fault::reach(fault::LOST);
                     warn!(slot, partitions = partitions.len(), "partitions lost");
                     self.observe(Observation::Rebalance(RebalanceKind::Lost));
                     self.tell(Event::Lost(partitions));
@@ -256,9 +265,11 @@ impl<'s> Driver<'s> {
             let mut effects = VecDeque::from(self.machine.on(event));
             while let Some(effect) = effects.pop_front() {
                 debug!(slot = self.config.slot, ?effect, point = effect.fault_point(), "effect");
-                if effect.call().is_some() {
+                fault::reach(effect.fault_point());
+                if let Some(call) = effect.call() {
                     // A call is the last effect, and its answer comes before anything else.
                     let answer = self.call(&effect);
+                    fault::reach(call.fault_point());
                     self.inbox.push_front(answer);
                 } else {
                     self.perform(effect);
@@ -341,6 +352,16 @@ impl<'s> Driver<'s> {
         if let Err(error) = self.open_consumer() {
             self.report(ErrorKey::Group, &error, None);
         }
+    }
+
+    /// The consumer that was to take the place of another could not be made.
+    fn reopen_consumer(&mut self, now: Duration) {
+        self.stats.failing(now);
+        self.shutdown.wait(REOPEN);
+        if let Err(error) = self.open_consumer() {
+            self.report(ErrorKey::Group, &error, None);
+        }
+        self.publish();
     }
 
     pub(super) fn open_consumer(&mut self) -> Result<(), ClientError> {

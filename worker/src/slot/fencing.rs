@@ -11,7 +11,9 @@ pub(super) enum Verdict {
     /// They ended its transaction because it took too long.
     Expired,
     /// Somebody else initialised the id.
-    Newer(Option<ProducerIdentity>),
+    Newer(ProducerIdentity),
+    /// The brokers do not say.
+    Unknown,
 }
 
 /// Whether the brokers can have ended a transaction for its age.
@@ -43,7 +45,7 @@ pub(super) struct Fencing {
 }
 
 impl Fencing {
-    /// `None` when the raw client cannot be set up; then being fenced is taken at its worst.
+    /// `None` when the raw client cannot be set up; then being fenced is taken to be by somebody newer.
     pub(super) fn new(connection: ConnectionSettings, id: String, timeout: Duration) -> Option<Self> {
         let runtime = Builder::new_current_thread().enable_all().build().ok()?;
         let options = ClientOptions { call_timeout: Duration::from_secs(5), ..ClientOptions::default() };
@@ -68,6 +70,13 @@ impl Fencing {
         self.mine = self.describe().map(|description| description.producer);
     }
 
+    /// Makes up for it where the brokers did not answer then: who has just committed still has the id.
+    pub(super) fn committed(&mut self) {
+        if self.mine.is_none() {
+            self.initialised();
+        }
+    }
+
     /// Whether nobody has initialised the id after us; `None`: not known.
     pub(super) fn is_still_mine(&self, open_for: Option<Duration>) -> Option<bool> {
         let (mine, now) = (self.mine?, self.describe()?);
@@ -84,7 +93,7 @@ impl Fencing {
 }
 
 fn judge(mine: Option<ProducerIdentity>, now: Option<&TransactionDescription>, expiry: Expiry) -> Verdict {
-    let Some(now) = now else { return Verdict::Newer(None) };
+    let Some(now) = now else { return Verdict::Unknown };
     // A timeout raises the epoch by one and leaves an aborted transaction; a new producer leaves the id empty or opens its own. In
     // the moment between, while a new producer's initialisation aborts our transaction, the two look alike, and only the clock
     // tells them apart: the brokers' clock starts after ours, so what has not run out here has not run out there.
@@ -101,7 +110,7 @@ fn judge(mine: Option<ProducerIdentity>, now: Option<&TransactionDescription>, e
         {
             Verdict::Expired
         }
-        _ => Verdict::Newer(Some(now.producer)),
+        _ => Verdict::Newer(now.producer),
     }
 }
 
@@ -136,18 +145,15 @@ mod tests {
             (TransactionState::CompleteAbort, 6),
             (TransactionState::CompleteCommit, 5),
         ] {
-            assert_eq!(
-                judge(mine, Some(&found(state, epoch)), Expiry::Possible),
-                Verdict::Newer(Some(identity(epoch)))
-            );
+            assert_eq!(judge(mine, Some(&found(state, epoch)), Expiry::Possible), Verdict::Newer(identity(epoch)));
         }
     }
 
     #[test]
-    fn what_is_not_known_counts_as_a_newer_producer() {
-        assert_eq!(judge(Some(identity(4)), None, Expiry::Possible), Verdict::Newer(None));
+    fn brokers_that_do_not_say_leave_it_open_and_an_unknown_past_counts_as_a_newer_producer() {
+        assert_eq!(judge(Some(identity(4)), None, Expiry::Possible), Verdict::Unknown);
         let aborted = found(TransactionState::CompleteAbort, 5);
-        assert_eq!(judge(None, Some(&aborted), Expiry::Possible), Verdict::Newer(Some(identity(5))));
+        assert_eq!(judge(None, Some(&aborted), Expiry::Possible), Verdict::Newer(identity(5)));
     }
 
     #[test]
@@ -160,7 +166,7 @@ mod tests {
             [TransactionState::CompleteAbort, TransactionState::PrepareAbort, TransactionState::PrepareEpochFence]
         {
             let found = found(state, 5);
-            assert_eq!(judge(Some(identity(4)), Some(&found), Expiry::Impossible), Verdict::Newer(Some(identity(5))));
+            assert_eq!(judge(Some(identity(4)), Some(&found), Expiry::Impossible), Verdict::Newer(identity(5)));
         }
     }
 }

@@ -40,11 +40,12 @@ struct Work {
 }
 
 impl Driver<'_> {
-    /// Reads a batch, processes it, and tells the machine.
-    pub(super) fn read(&mut self, wait: Duration, until_tick: Duration) {
+    /// Reads a batch, processes it, and tells the machine. True: nothing more was there to be read.
+    pub(super) fn read(&mut self, wait: Duration, gather: Duration) -> bool {
         // Taken out, because the batch must be gone before anything that the machine says can end the consumer.
-        let Some(mut consumer) = self.consumer.take() else { return };
-        let batch = consumer.poll(BATCH, wait, GATHER.min(until_tick));
+        let Some(mut consumer) = self.consumer.take() else { return true };
+        let batch = consumer.poll(BATCH, wait, GATHER.min(gather));
+        let is_dry = batch.len() < BATCH;
         let troubles = batch.troubles().to_vec();
         let read = self.process_polled(&batch);
         drop(batch);
@@ -65,6 +66,7 @@ impl Driver<'_> {
                 self.finish(SlotExit::Failed(message));
             }
         }
+        is_dry
     }
 
     /// The client repeats itself many times a second while a broker is away; once is enough for a while.

@@ -36,6 +36,14 @@ impl Tail {
     /// # Errors
     /// When the brokers refuse.
     pub fn poll(&mut self, wait: Duration) -> Result<u64, Error> {
+        self.poll_each(wait, |_| ())
+    }
+
+    /// As [`Self::poll`], and shows the value of each record.
+    ///
+    /// # Errors
+    /// When the brokers refuse.
+    pub fn poll_each(&mut self, wait: Duration, mut see: impl FnMut(Option<&[u8]>)) -> Result<u64, Error> {
         let mut taken = 0;
         let mut wait = wait;
         loop {
@@ -43,6 +51,7 @@ impl Tail {
                 None => return Ok(taken),
                 Some(Ok(message)) => {
                     taken += 1;
+                    see(message.payload());
                     wait = Duration::ZERO;
                     if let Some(count) = self.counts.get_mut(message.topic()) {
                         *count += 1;

@@ -14,6 +14,9 @@ use super::super::observe::Outcome;
 use super::super::stats::ErrorKey;
 use super::Driver;
 
+/// Between two questions about who has the transactional id.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
 /// Long enough for a coordinator that is just being elected.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -122,9 +125,13 @@ impl Driver<'_> {
                 }
             }
             Call::Resolve => {
+                self.stats.well();
                 self.stats.clear_errors(|key| *key == ErrorKey::Group);
             }
             Call::Commit | Call::CommitOffsets => {
+                if let Some(fencing) = &mut self.fencing {
+                    fencing.committed();
+                }
                 self.transaction_ended(Outcome::Committed);
                 self.stats.well();
                 self.stats
@@ -176,21 +183,35 @@ impl Driver<'_> {
     /// "Fenced" has two reasons, and only one of them is final.
     fn fenced(&mut self, call: Call) -> Class {
         let open_for = self.open_for();
-        let verdict = self.fencing.as_ref().map_or(Verdict::Newer(None), |fencing| fencing.verdict(open_for));
-        match verdict {
-            Verdict::Expired => {
+        let by = match self.verdict(open_for) {
+            Some(Verdict::Expired) => {
                 warn!(
                     slot = self.config.slot,
                     "the brokers ended the transaction: it took longer than the transaction timeout"
                 );
-                Class::Recreate
+                return Class::Recreate;
             }
-            Verdict::Newer(by) => {
-                let by = by.map_or_else(String::new, |by| format!(" (producer {by})"));
-                self.fenced_by = Some(self.fenced_message(&by));
-                warn!(slot = self.config.slot, ?call, by, "fenced by a newer producer");
-                Class::Fenced
+            Some(Verdict::Newer(by)) => format!(" (producer {by})"),
+            Some(Verdict::Unknown) | None => String::new(),
+        };
+        self.fenced_by = Some(self.fenced_message(&by));
+        warn!(slot = self.config.slot, ?call, by, "fenced by a newer producer");
+        Class::Fenced
+    }
+
+    /// Asks until the brokers answer: to take the id back from somebody newer would be as wrong as to leave it to nobody. A drain
+    /// ends the question, since then it is of no use any more.
+    fn verdict(&self, open_for: Option<Duration>) -> Option<Verdict> {
+        let fencing = self.fencing.as_ref()?;
+        loop {
+            let verdict = fencing.verdict(open_for);
+            if verdict != Verdict::Unknown || self.shutdown.is_draining() {
+                return Some(verdict);
             }
+            let now = self.clock.now();
+            self.stats.turn(now);
+            self.stats.failing(now);
+            self.shutdown.wait(ASK_AGAIN);
         }
     }
 }

@@ -34,10 +34,12 @@ impl Driver<'_> {
         let now = self.clock.now();
         let open = std::mem::take(&mut self.open);
         self.stats.set_open_since(None);
+        let took = open.ending_since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
+        self.pacing.ended(now, took);
         self.observe(Observation::Transaction {
             outcome,
             open_for: open.since.map_or(Duration::ZERO, |since| now.saturating_sub(since)),
-            took: open.ending_since.map_or(Duration::ZERO, |since| now.saturating_sub(since)),
+            took,
             records_out: open.records_out,
             bytes_out: open.bytes_out,
         });

@@ -1,0 +1,65 @@
+//! Three brokers: leaders and coordinators die, move, answer late or not at all, while a job runs.
+
+use std::time::Duration;
+
+use fencepost_oracle::reader::Tail;
+
+use super::scale::moves;
+use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
+use crate::cluster::topology::{Broker, Member};
+use crate::faults::{self, Traffic};
+use crate::load::Plan;
+
+/// Each broker in turn is killed: whoever leads the topics, and coordinates the transactions and the group, is among them.
+pub(super) fn killed(bench: &Bench<'_>) -> Outcome {
+    run(bench, |bench, broker, tail| {
+        let cluster = bench.cluster();
+        cluster.kill_broker(broker).map_err(Failure::means("kill a broker"))?;
+        moves(tail, &format!("while {broker} is dead"))?;
+        cluster.start_broker(broker).map_err(Failure::means("start a broker"))?;
+        moves(tail, &format!("after {broker} is back"))
+    })
+}
+
+/// Each broker in turn becomes a black hole: connections stay open, and nothing comes back.
+pub(super) fn black_holes(bench: &Bench<'_>) -> Outcome {
+    run(bench, |bench, broker, tail| {
+        let hole = faults::cut_off(bench.cluster(), Member::Broker(broker));
+        let hole = hole.map_err(Failure::means("cut a broker off"))?;
+        moves(tail, &format!("while {broker} is a black hole"))?;
+        hole.now().map_err(Failure::means("bring a broker back"))?;
+        moves(tail, &format!("after {broker} is back"))
+    })
+}
+
+/// Each broker in turn answers late, and then loses packets.
+pub(super) fn bad_network(bench: &Bench<'_>) -> Outcome {
+    run(bench, |bench, broker, tail| {
+        for traffic in [Traffic::Delay(Duration::from_millis(150)), Traffic::Lose { percent: 5.0 }] {
+            let bad = faults::disturb(bench.cluster(), Member::Broker(broker), traffic);
+            let bad = bad.map_err(Failure::means("disturb the network"))?;
+            moves(tail, &format!("with {broker} disturbed: {traffic:?}"))?;
+            bad.now().map_err(Failure::means("mend the network"))?;
+        }
+        Ok(())
+    })
+}
+
+fn run(bench: &Bench<'_>, disturb: fn(&Bench<'_>, Broker, &mut Tail) -> Result<(), Failure>) -> Outcome {
+    let job = OrdersJob::new(bench);
+    let input = bench.make_topic("orders", 6)?;
+    bench.make_topic("purchases", 6)?;
+    let load = bench.load(Plan::new(&input, 6, 1000))?;
+    bench.apply(&job.manifest(bench)?)?;
+    bench.until_ready(&job.name)?;
+    let mut tail = Tail::new(&bench.connection(), &[&job.output]).map_err(Failure::means("follow the output"))?;
+    moves(&mut tail, "at the start")?;
+    for broker in bench.cluster().spec().brokers() {
+        disturb(bench, broker, &mut tail)?;
+    }
+    load.stop().map_err(Failure::means("write the input"))?;
+    let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
+    let verdict = bench.judge(trial)?;
+    bench.until_ready(&job.name)?;
+    Ok(vec![verdict])
+}

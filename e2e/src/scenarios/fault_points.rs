@@ -1,0 +1,70 @@
+//! A worker dies at each step of a transaction, and the next one takes over what it left.
+
+use fencepost_oracle::reader::Tail;
+use k8s_openapi::api::core::v1::Pod;
+
+use super::bench::{Limits, renew};
+use super::scale::moves;
+use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
+use crate::load::Plan;
+
+/// Where it dies: around the outputs, the deliveries, the positions and the end of the transaction.
+const STEPS: &[&str] = &[
+    "before-begin",
+    "before-produce",
+    "after-produce",
+    "before-flush",
+    "after-flush",
+    "before-send-offsets",
+    "after-send-offsets",
+    "before-commit",
+    "after-commit",
+];
+
+/// Not the first time, so that there is something before it that was committed.
+const DIE: &str = "20*off->return";
+
+pub(super) fn run(bench: &Bench<'_>) -> Outcome {
+    let job = OrdersJob { image: Some(bench.worker_with_faults()?), ..OrdersJob::new(bench) };
+    let input = bench.make_topic("orders", 4)?;
+    bench.make_topic("purchases", 4)?;
+    let load = bench.load(Plan::new(&input, 4, 1500))?;
+    bench.apply(&job.manifest(bench)?)?;
+    bench.until_ready(&job.name)?;
+    let mut tail = Tail::new(&bench.connection(), &[&job.output]).map_err(Failure::means("follow the output"))?;
+    for (step, victim) in STEPS.iter().zip(["orders-0", "orders-1"].into_iter().cycle()) {
+        bench.arm(victim, step, DIE)?;
+        dies(bench, victim, step)?;
+        moves(&mut tail, &format!("after a death {step}"))?;
+        renew(bench, &job.name, victim)?;
+    }
+    // The third worker makes the group ask the others for partitions back.
+    for (replicas, point) in [(3, "revoked"), (2, "before-give-up")] {
+        bench.arm("orders-0", point, "return")?;
+        bench.scale(&job.name, replicas)?;
+        dies(bench, "orders-0", point)?;
+        moves(&mut tail, &format!("after a death at {point}"))?;
+        renew(bench, &job.name, "orders-0")?;
+    }
+    load.stop().map_err(Failure::means("write the input"))?;
+    let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
+    let verdict = bench.judge(trial)?;
+    Ok(vec![format!("{} deaths", STEPS.len() + 2), verdict])
+}
+
+/// Waits until the container has died where it should, and not otherwise.
+fn dies(bench: &Bench<'_>, pod: &str, step: &str) -> Result<(), Failure> {
+    let what = format!("the death of {pod} at {step}");
+    bench.until(pod, &what, Limits::JUDGED, |pod: Option<&Pod>| pod.is_some_and(has_aborted)).map(drop)
+}
+
+fn has_aborted(pod: &Pod) -> bool {
+    /// SIGABRT, or what follows when the kernel shields the first process of a container from it.
+    const ABORTED: [i32; 4] = [128 + 6, 128 + 4, 128 + 11, 128 + 5];
+    let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
+    statuses.into_iter().flatten().any(|status| {
+        let now = status.state.as_ref().and_then(|state| state.terminated.as_ref());
+        let before = status.last_state.as_ref().and_then(|state| state.terminated.as_ref());
+        now.or(before).is_some_and(|end| ABORTED.contains(&end.exit_code))
+    })
+}

@@ -1,0 +1,69 @@
+//! How long the partitions of a worker stand still when it is killed.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fencepost_oracle::reader::{Surveyor, Tail};
+use serde::Deserialize;
+
+use super::bench::renew;
+use super::failure::ensure;
+use super::scale::moves;
+use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
+use crate::load::Plan;
+use crate::wait::Deadline;
+
+const KILLS: usize = 4;
+/// The brokers notice a dead member after its session timeout of 20 s. Who comes back under its old name need not wait for that.
+const LIMIT: Duration = Duration::from_secs(15);
+
+/// Which input record an output is of.
+#[derive(Deserialize)]
+struct Output {
+    part: i32,
+    seq: u64,
+}
+
+pub(super) fn run(bench: &Bench<'_>) -> Outcome {
+    let job = OrdersJob::new(bench);
+    let input = bench.make_topic("orders", 4)?;
+    bench.make_topic("purchases", 4)?;
+    let load = bench.load(Plan::new(&input, 4, 1500))?;
+    bench.apply(&job.manifest(bench)?)?;
+    bench.until_ready(&job.name)?;
+    let mut tail = Tail::new(&bench.connection(), &[&job.output]).map_err(Failure::means("follow the output"))?;
+    let surveyor = Surveyor::new(&bench.connection()).map_err(Failure::means("look at the input"))?;
+    let mut took = Vec::with_capacity(KILLS);
+    for victim in ["orders-0", "orders-1"].into_iter().cycle().take(KILLS) {
+        moves(&mut tail, "before the kill")?;
+        let mut owned: BTreeMap<i32, u64> = BTreeMap::new();
+        for slot in bench.worker_status(victim)?.slots {
+            owned.extend(slot.partitions.iter().map(|partition| (partition.partition, u64::MAX)));
+        }
+        ensure!(!owned.is_empty(), "{victim} has no partitions");
+        ensure!(bench.kill(bench.namespace(), victim)?, "{victim} could not be killed");
+        let clock = Deadline::after(LIMIT);
+        // Records from here on cannot have been processed by the one that was killed.
+        let ends = surveyor.ends(&input).map_err(Failure::means("look at the input"))?;
+        for (partition, bounds) in ends {
+            owned.entry(partition).and_modify(|from| *from = u64::try_from(bounds.end).unwrap_or_default());
+        }
+        while !owned.is_empty() {
+            ensure!(!clock.passed(), "{victim} was killed {LIMIT:?} ago, and partitions {owned:?} still stand");
+            let see = |value: Option<&[u8]>| {
+                let output: Option<Output> = value.and_then(|value| serde_json::from_slice(value).ok());
+                if let Some(output) = output {
+                    owned.retain(|partition, from| *partition != output.part || output.seq < *from);
+                }
+            };
+            tail.poll_each(Duration::from_millis(20), see).map_err(Failure::means("follow the output"))?;
+        }
+        took.push(clock.elapsed().as_millis());
+        renew(bench, &job.name, victim)?;
+        bench.until_ready(&job.name)?;
+    }
+    load.stop().map_err(Failure::means("write the input"))?;
+    let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
+    let verdict = bench.judge(trial)?;
+    Ok(vec![format!("from kill -9 to committed output of new records, ms: {took:?}"), verdict])
+}

@@ -1,0 +1,101 @@
+//! A worker that Kubernetes believes to be gone lives on and reaches Kafka, while another one has its ordinal.
+
+use std::time::Duration;
+
+use fencepost_oracle::reader::Tail;
+use k8s_openapi::api::core::v1::Pod;
+
+use super::bench::{Limits, is_pod_ready};
+use super::failure::ensure;
+use super::lab::SYSTEM;
+use super::scale::moves;
+use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
+use crate::cluster::topology::Node;
+use crate::faults::{self, PodProcess};
+use crate::load::Plan;
+use crate::wait::{self, Deadline};
+
+/// Longer than the transaction timeout and the brokers' look at it, every 10 s.
+const ASLEEP: Duration = Duration::from_secs(22);
+const VICTIM: &str = "orders-0";
+
+/// It goes on working all the time: two pods with one ordinal.
+pub(super) fn awake(bench: &Bench<'_>) -> Outcome {
+    run(bench, false)
+}
+
+/// It is paused for longer than the transaction timeout, and wakes up when its work is done by another.
+pub(super) fn asleep(bench: &Bench<'_>) -> Outcome {
+    run(bench, true)
+}
+
+fn run(bench: &Bench<'_>, sleeps: bool) -> Outcome {
+    let job = OrdersJob { transaction_timeout: Some("10s"), ..OrdersJob::new(bench) };
+    let input = bench.make_topic("orders", 4)?;
+    bench.make_topic("purchases", 4)?;
+    let load = bench.load(Plan::new(&input, 4, 1500))?;
+    bench.apply(&job.manifest(bench)?)?;
+    bench.until_ready(&job.name)?;
+    let mut tail = Tail::new(&bench.connection(), &[&job.output]).map_err(Failure::means("follow the output"))?;
+    moves(&mut tail, "before the node is lost")?;
+
+    let cluster = bench.cluster();
+    let node = faults::node_of_pod(cluster, bench.namespace(), VICTIM).map_err(Failure::means("find the node"))?;
+    let uid = bench.workers(&job.name)?.remove(VICTIM).unwrap_or_default();
+    let zombie = PodProcess::of_pod(cluster, bench.namespace(), VICTIM, None).map_err(Failure::means("find it"))?;
+    let lonely = lose(bench, node)?;
+    let paused = if sleeps { Some(zombie.pause().map_err(Failure::means("pause the worker"))?) } else { None };
+    bench.kubectl(&["delete", "pod", VICTIM, "--namespace", bench.namespace(), "--force", "--grace-period=0"])?;
+    let is_successor =
+        |pod: Option<&Pod>| pod.is_some_and(|pod| pod.metadata.uid.as_deref() != Some(&uid) && is_pod_ready(pod));
+    bench.until(VICTIM, "a second worker of the same ordinal", Limits::READY, is_successor)?;
+    if sleeps {
+        let until = Deadline::after(ASLEEP);
+        while !until.passed() {
+            tail.poll(Duration::from_millis(200)).map_err(Failure::means("follow the output"))?;
+        }
+    }
+    if let Some(paused) = paused {
+        paused.now().map_err(Failure::means("wake the worker"))?;
+    }
+    let said = last_words(bench, node, &uid)?;
+    moves(&mut tail, "from the successor")?;
+    lonely.now().map_err(Failure::means("bring the node back"))?;
+    bench.kubectl(&["uncordon", &node.to_string()])?;
+    bench.until_ready(&job.name)?;
+    load.stop().map_err(Failure::means("write the input"))?;
+    let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
+    Ok(vec![said, bench.judge(trial)?])
+}
+
+/// The API server cannot reach the node, nor the node it: nobody can tell its pods to stop.
+fn lose(bench: &Bench<'_>, node: Node) -> Result<faults::Undo, Failure> {
+    bench.kubectl(&["cordon", &node.to_string()])?;
+    // The operator is not what this is about.
+    for pod in bench.pods(SYSTEM, "app.kubernetes.io/name=fencepost")? {
+        let name = pod.metadata.name.as_deref().unwrap_or_default();
+        if faults::node_of_pod(bench.cluster(), SYSTEM, name).is_ok_and(|there| there == node) {
+            bench.kubectl(&["delete", "pod", name, "--namespace", SYSTEM])?;
+        }
+    }
+    bench.kubectl(&["rollout", "status", "deployment/fencepost", "--namespace", SYSTEM, "--timeout=90s"])?;
+    faults::cut_off_from_api(bench.cluster(), node).map_err(Failure::means("cut the node off"))
+}
+
+/// Waits until the zombie has ended as *fenced*; its log on the lost node says so.
+fn last_words(bench: &Bench<'_>, node: Node, uid: &str) -> Result<String, Failure> {
+    let limit = Duration::from_secs(60);
+    let log = || bench.cluster().pod_log(node, bench.namespace(), VICTIM, uid);
+    let end = wait::until(Deadline::after(limit), || {
+        let log = log();
+        let line = log.lines().find(|line| line.contains("worker ends")).map(str::to_owned);
+        Ok::<_, Failure>(line)
+    })?;
+    let end = end.ok_or_else(|| Failure::Late {
+        what: "the end of the zombie".to_owned(),
+        seconds: limit.as_secs(),
+        last: log().lines().last().unwrap_or_default().to_owned(),
+    })?;
+    ensure!(end.contains("\"code\":64") && end.contains("\"reason\":\"Fenced\""), "the zombie ended otherwise: {end}");
+    Ok("the zombie has ended with exit code 64".to_owned())
+}

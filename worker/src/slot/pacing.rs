@@ -1,0 +1,110 @@
+use std::time::Duration;
+
+/// Longest time in a poll: how late a drain, or a rebalance with nothing to do, may be noticed.
+const IDLE: Duration = Duration::from_millis(100);
+/// Shortest time from one commit to the next.
+const SHORTEST: Duration = Duration::from_millis(5);
+/// A commit is followed by a pause of so many times its own duration: so commits before the interval is over take at most a third
+/// of the time, however slow the brokers are.
+const REST: u32 = 2;
+
+/// When to commit: every commit interval while there is more to read than can be read, and at once when there is nothing more.
+///
+/// ```text
+/// commit ──── pause ────┬───────────── commit interval ─────────────┐
+///                       └ from here on: as soon as the input is dry └ now in any case
+/// ```
+///
+/// Under full load the input is never dry, so transactions are as long, and as few, as the interval says. With less load a record
+/// waits for little more than the commit itself.
+#[derive(Debug)]
+pub(super) struct Pacing {
+    interval: Duration,
+    /// From here on a commit may come early.
+    early: Duration,
+    /// A commit comes at the latest.
+    due: Duration,
+}
+
+impl Pacing {
+    pub(super) fn new(interval: Duration) -> Self {
+        // Without Kubernetes nothing else has looked at the number.
+        let interval = interval.max(SHORTEST);
+        Self { interval, early: Duration::ZERO, due: Duration::ZERO }
+    }
+
+    /// A commit, or an attempt, has ended after `took`.
+    pub(super) fn ended(&mut self, now: Duration, took: Duration) {
+        self.early = now + took.saturating_mul(REST).max(SHORTEST).min(self.interval);
+        self.due = now + self.interval;
+    }
+
+    /// How long a poll may wait for a first record.
+    pub(super) fn wait(&self, now: Duration, has_uncommitted: bool) -> Duration {
+        if has_uncommitted { self.until_early(now).min(IDLE) } else { IDLE }
+    }
+
+    /// How long a poll may gather more after a first record.
+    pub(super) fn until_early(&self, now: Duration) -> Duration {
+        self.early.min(self.due).saturating_sub(now)
+    }
+
+    /// Is it time to commit? Dry: the last poll left nothing behind.
+    pub(super) fn is_due(&mut self, now: Duration, is_dry: bool) -> bool {
+        let is_due = now >= self.due || (is_dry && now >= self.early);
+        if is_due {
+            // When there was nothing to commit, nothing will say that it ended.
+            self.due = now + self.interval;
+        }
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    /// Commit times within a second, when every commit takes `took` and the input is dry as `is_dry` says.
+    fn commits(took: u64, is_dry: bool) -> Vec<u64> {
+        let mut pacing = Pacing::new(ms(100));
+        let (mut now, mut commits) = (0, Vec::new());
+        while now < 1_000 {
+            if pacing.is_due(ms(now), is_dry) {
+                commits.push(now);
+                now += took;
+                pacing.ended(ms(now), ms(took));
+            }
+            now += 1;
+        }
+        commits
+    }
+
+    #[test]
+    fn with_more_to_read_the_interval_holds() {
+        assert_eq!(commits(1, false).len(), 10);
+    }
+
+    #[test]
+    fn with_nothing_more_to_read_commits_come_early_but_not_without_a_pause() {
+        assert!(commits(1, true).windows(2).all(|pair| (6..=7).contains(&(pair[1] - pair[0]))));
+        assert!(commits(10, true).windows(2).all(|pair| (30..=31).contains(&(pair[1] - pair[0]))));
+    }
+
+    #[test]
+    fn slow_commits_do_not_stretch_the_interval() {
+        assert!(commits(200, true).windows(2).all(|pair| (300..=301).contains(&(pair[1] - pair[0]))));
+    }
+
+    #[test]
+    fn a_poll_does_not_outlast_the_moment_of_an_early_commit() {
+        let mut pacing = Pacing::new(ms(100));
+        pacing.ended(ms(50), ms(4));
+        assert_eq!((pacing.wait(ms(50), true), pacing.until_early(ms(50))), (ms(8), ms(8)));
+        assert_eq!((pacing.wait(ms(60), true), pacing.until_early(ms(60))), (ms(0), ms(0)));
+        assert_eq!(pacing.wait(ms(60), false), IDLE);
+    }
+}
