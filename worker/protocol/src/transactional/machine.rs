@@ -223,6 +223,10 @@ impl Machine {
     fn lost(&mut self, partitions: Vec<Partition>, out: &mut Vec<Effect>) {
         self.positions.disown(&partitions);
         self.staged.retain(|(partition, _)| !partitions.contains(partition));
+        // The new owner will meet the record, after what is before it.
+        if matches!(self.goal, Some(Exit::BadRecord(partition, _)) if partitions.contains(&partition)) {
+            self.goal = None;
+        }
         self.changes.push_back(Change::GiveUp(partitions));
         match (self.mode, self.state) {
             // Outputs of lost records may appear twice, which is what this mode allows.

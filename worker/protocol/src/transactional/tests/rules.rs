@@ -327,6 +327,24 @@ fn a_bad_record_whose_transaction_fails_is_met_again() {
     assert!(machine.wants_records());
 }
 
+#[rstest]
+#[case(Mode::ExactlyOnce)]
+#[case(Mode::AtLeastOnce)]
+fn a_bad_record_of_a_lost_partition_is_left_to_its_new_owner(#[case] mode: Mode) {
+    let mut machine = running(mode);
+    let bad = Batch {
+        token: TOKEN,
+        consumed: vec![(P0, Offset(10), Offset(12))],
+        outputs: Outputs::Some,
+        stop_before: Some((P0, Offset(12))),
+    };
+    let effects = machine.on(Event::Batch(bad));
+    drop(machine.on(Event::Lost(vec![P0])));
+    let effects = settle(&mut machine, effects);
+    assert!(effects.contains(&Effect::GiveUp(vec![P0])), "{effects:?}");
+    assert!(machine.wants_records(), "{effects:?}");
+}
+
 #[test]
 fn an_answer_that_nobody_waits_for_is_a_bug_and_not_ignored() {
     let mut machine = running(Mode::ExactlyOnce);
