@@ -3,7 +3,7 @@ use strum::{Display, IntoStaticStr};
 use crate::{Offset, Partition, Token};
 
 /// How a job commits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Display, IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Display, IntoStaticStr)]
 pub enum Mode {
     /// Outputs and positions in one transaction.
     ExactlyOnce,
@@ -12,9 +12,9 @@ pub enum Mode {
 }
 
 /// What an error asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Display, IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Display, IntoStaticStr)]
 pub enum Class {
-    /// The same call may be made again.
+    /// The same call may be made again: it had no effect, and no copy of it is still under way that could have one.
     Retry,
     /// The group has moved on: the metadata is of no use any more.
     Refresh,
@@ -72,7 +72,7 @@ impl Call {
 }
 
 /// Whether a batch produced anything.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outputs {
     /// Every record was filtered out or skipped.
     None,
@@ -81,7 +81,7 @@ pub enum Outputs {
 }
 
 /// A processed batch: which input it stands for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Batch {
     /// The assignment the records were polled under.
     pub token: Token,
@@ -95,7 +95,7 @@ pub struct Batch {
 }
 
 /// Where a partition begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Start {
     /// The group has this position.
     Committed(Offset),
@@ -115,7 +115,7 @@ impl Start {
 }
 
 /// What happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// The slot starts.
     Start,
@@ -147,7 +147,7 @@ pub enum Event {
 }
 
 /// Why the machine stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Display, IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Display, IntoStaticStr)]
 pub enum Exit {
     /// Asked to; everything processed is committed.
     Drained,
@@ -165,7 +165,7 @@ pub enum Exit {
 ///
 /// The first group are calls: each is answered by [`Event::Done`], [`Event::Resolved`] or [`Event::Failed`] before anything
 /// else but a change of the assignment or a drain is told to the machine. A call is always the last effect of an answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub enum Effect {
     /// [`Call::OpenProducer`].

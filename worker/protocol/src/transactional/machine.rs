@@ -11,27 +11,28 @@ pub const MAX_RETRIES: u32 = 3;
 
 /// A change of the assignment that waits for the open transaction.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone, PartialEq, Eq, Hash))]
 enum Change {
     Assign(Token, Vec<Partition>),
     GiveUp(Vec<Partition>),
 }
 
 /// Whether there is a producer that can be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Producer {
     Absent,
     Ready,
 }
 
 /// Whether the open transaction may still be committed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Fate {
     Commit,
     Abort,
 }
 
 /// What a transaction is being begun for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Held {
     /// Only positions.
     Nothing,
@@ -40,7 +41,9 @@ enum Held {
 }
 
 /// The transactional protocol of one slot. See [`super`].
+// Only the tests, which go back to states they have seen, have a use for two of the same.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone, PartialEq, Eq, Hash))]
 pub struct Machine {
     mode: Mode,
     state: State,

@@ -5,7 +5,7 @@ use crate::{Offset, Partition};
 use super::event::Start;
 
 /// What is known about a partition that we own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Position {
     /// Newly assigned; nothing is read yet.
     New,
@@ -31,6 +31,7 @@ pub(super) struct Stale;
 
 /// Positions of the partitions we own.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone, PartialEq, Eq, Hash))]
 pub(super) struct Positions(BTreeMap<Partition, Position>);
 
 impl Positions {

@@ -35,7 +35,7 @@ pub enum State {
 }
 
 /// A transition that the table does not have: a bug in the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 #[error("illegal transition {from} -> {to}")]
 pub struct IllegalTransition {
     /// State left.

@@ -3,73 +3,134 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::transactional::Class;
 use crate::{Partition, Token};
 
-/// Input partitions of the model.
-const PARTITIONS: i32 = 3;
-/// Records in each of them.
-pub(super) const RECORDS: i64 = 12;
+use super::{Process, Record};
 
-/// A record of the input; its output carries the same identity.
-pub(super) type Record = (Partition, i64);
+/// How often each output was written.
+pub(in super::super) type Written = BTreeMap<Record, u8>;
 
-/// Records whose identity says that the pipeline filters them out.
-pub(super) fn is_filtered(record: Record) -> bool {
-    (record.1 + i64::from(record.0.number)) % 4 == 3
+fn write(to: &mut Written, outputs: impl IntoIterator<Item = (Record, u8)>) {
+    for (record, times) in outputs {
+        *to.entry(record).or_default() += times;
+    }
 }
 
-pub(super) fn all_partitions() -> Vec<Partition> {
-    (0..PARTITIONS).map(|number| Partition::new(0, number)).collect()
-}
-
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Transaction {
-    outputs: Vec<Record>,
+    outputs: Written,
     offsets: BTreeMap<Partition, i64>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Coordinated {
     epoch: u32,
     /// Epochs that ended because their transaction took too long, not because someone newer came.
     expired: BTreeSet<u32>,
     open: Option<Transaction>,
-    /// Who initialised it last.
-    owner: usize,
 }
 
-/// Who vouches for offsets: the incarnation of a worker, as a member of a generation.
-#[derive(Clone, Debug)]
+/// Who vouches for offsets: a process, as a member of a generation.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Membership {
-    pub(super) incarnation: usize,
+    pub(super) process: Process,
     pub(super) generation: u32,
     pub(super) partitions: Vec<Partition>,
 }
 
-/// Brokers: transaction coordinator, log of outputs, group coordinator.
-#[derive(Debug, Default)]
+/// How a transaction is asked to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum End {
+    Commit,
+    Abort,
+}
+
+/// What goes over the network to the transaction coordinator and the logs. `id` is the transactional id. An init brings no epoch:
+/// it is of a new producer, and fences whoever was there.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Request {
+    Init { id: usize },
+    Produce { id: usize, epoch: u32, outputs: Vec<Record> },
+    Offsets { id: usize, epoch: u32, token: Token, offsets: BTreeMap<Partition, i64> },
+    End { id: usize, epoch: u32, end: End },
+}
+
+/// Brokers: input and output logs, transaction coordinator, group coordinator.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Broker {
     ids: BTreeMap<usize, Coordinated>,
-    pub(super) committed_outputs: Vec<Record>,
+    /// Input partitions, and how many records they have.
+    pub(super) log: BTreeMap<Partition, i64>,
+    /// What a reader with `read_committed` sees.
+    pub(super) outputs: Written,
     pub(super) offsets: BTreeMap<Partition, i64>,
-    /// EndTxn requests that are still somewhere in the network.
-    delayed: Vec<(usize, u32)>,
+    /// Requests that are still somewhere in the network, and that nobody waits for.
+    late: Vec<Request>,
     pub(super) generation: u32,
-    /// Which incarnation is the member of each static identity.
-    pub(super) members: BTreeMap<usize, usize>,
+    /// Which process is the member of each static identity.
+    pub(super) members: BTreeMap<usize, Process>,
     /// Every metadata ever captured.
     pub(super) tokens: BTreeMap<Token, Membership>,
 }
 
 impl Broker {
-    pub(super) fn owner(&self, id: usize) -> Option<usize> {
-        self.ids.get(&id).map(|coordinated| coordinated.owner)
+    pub(super) fn new(log: BTreeMap<Partition, i64>) -> Self {
+        Self { log, ..Self::default() }
     }
 
-    pub(super) fn init(&mut self, id: usize, incarnation: usize) -> u32 {
-        let coordinated = self.ids.entry(id).or_default();
-        coordinated.owner = incarnation;
-        coordinated.epoch += 1;
-        coordinated.open = None;
-        coordinated.epoch
+    /// A request arrives. An init is answered with an epoch.
+    pub(super) fn handle(&mut self, request: Request) -> Result<Option<u32>, Class> {
+        match request {
+            Request::Init { id } => {
+                let coordinated = self.ids.entry(id).or_default();
+                coordinated.epoch += 1;
+                coordinated.open = None;
+                return Ok(Some(coordinated.epoch));
+            }
+            Request::Produce { id, epoch, outputs } => {
+                self.check_producer(id, epoch)?;
+                write(&mut self.open_mut(id).outputs, outputs.into_iter().map(|record| (record, 1)));
+            }
+            Request::Offsets { id, epoch, token, offsets } => {
+                self.check_producer(id, epoch)?;
+                self.check_member(token)?;
+                self.open_mut(id).offsets.extend(offsets);
+            }
+            Request::End { id, epoch, end } => {
+                self.check_producer(id, epoch)?;
+                let open = self.ids.get_mut(&id).and_then(|coordinated| coordinated.open.take());
+                if let (Some(transaction), End::Commit) = (open, end) {
+                    write(&mut self.outputs, transaction.outputs);
+                    self.offsets.extend(transaction.offsets);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) fn delay(&mut self, request: Request) {
+        self.late.push(request);
+    }
+
+    pub(super) fn late(&self) -> usize {
+        self.late.len()
+    }
+
+    /// One of the late requests arrives.
+    pub(super) fn deliver(&mut self, n: usize) {
+        let request = self.late.remove(n);
+        let _nobody_learns_of_it = self.handle(request);
+    }
+
+    /// Whether a late request would end a transaction, were it not for the epoch.
+    pub(super) fn has_stale_end(&self) -> bool {
+        self.late.iter().any(|request| match request {
+            Request::End { id, epoch, .. } => self.is_open(*id) && !self.is_open_at(*id, *epoch),
+            _ => false,
+        })
+    }
+
+    /// Whether a transaction took too long for the brokers.
+    pub(super) fn has_expired(&self) -> bool {
+        self.ids.values().any(|coordinated| !coordinated.expired.is_empty())
     }
 
     /// The brokers end a transaction that takes too long and fence its producer.
@@ -99,66 +160,20 @@ impl Broker {
         self.ids.entry(id).or_default().open.get_or_insert_default()
     }
 
-    pub(super) fn produce(&mut self, id: usize, epoch: u32, outputs: &[Record]) -> Result<(), Class> {
-        self.check_producer(id, epoch)?;
-        self.open_mut(id).outputs.extend_from_slice(outputs);
-        Ok(())
-    }
-
-    pub(super) fn produce_without_transaction(&mut self, outputs: &[Record]) {
-        self.committed_outputs.extend_from_slice(outputs);
+    pub(super) fn produce_without_transaction(&mut self, outputs: Vec<Record>) {
+        write(&mut self.outputs, outputs.into_iter().map(|record| (record, 1)));
     }
 
     /// The brokers check generation and member, and nothing else: ownership is the worker's duty.
     fn check_member(&self, token: Token) -> Result<(), Class> {
         let Some(membership) = self.tokens.get(&token) else { return Err(Class::Refresh) };
-        let is_current = self.members.values().any(|incarnation| *incarnation == membership.incarnation);
+        let is_current = self.members.values().any(|process| *process == membership.process);
         if is_current && membership.generation == self.generation { Ok(()) } else { Err(Class::Refresh) }
     }
 
-    pub(super) fn send_offsets(
-        &mut self,
-        id: usize,
-        epoch: u32,
-        token: Token,
-        offsets: &BTreeMap<Partition, i64>,
-    ) -> Result<(), Class> {
-        self.check_producer(id, epoch)?;
-        self.check_member(token)?;
-        self.open_mut(id).offsets.extend(offsets);
-        Ok(())
-    }
-
-    pub(super) fn commit_offsets(&mut self, token: Token, offsets: &BTreeMap<Partition, i64>) -> Result<(), Class> {
+    pub(super) fn commit_offsets(&mut self, token: Token, offsets: BTreeMap<Partition, i64>) -> Result<(), Class> {
         self.check_member(token)?;
         self.offsets.extend(offsets);
-        Ok(())
-    }
-
-    pub(super) fn commit(&mut self, id: usize, epoch: u32) -> Result<(), Class> {
-        self.check_producer(id, epoch)?;
-        if let Some(transaction) = self.ids.get_mut(&id).and_then(|coordinated| coordinated.open.take()) {
-            self.committed_outputs.extend(transaction.outputs);
-            self.offsets.extend(transaction.offsets);
-        }
-        Ok(())
-    }
-
-    pub(super) fn delay_commit(&mut self, id: usize, epoch: u32) {
-        self.delayed.push((id, epoch));
-    }
-
-    pub(super) fn deliver_delayed(&mut self) {
-        for (id, epoch) in std::mem::take(&mut self.delayed) {
-            let _refused_when_stale = self.commit(id, epoch);
-        }
-    }
-
-    pub(super) fn abort(&mut self, id: usize, epoch: u32) -> Result<(), Class> {
-        self.check_producer(id, epoch)?;
-        if let Some(coordinated) = self.ids.get_mut(&id) {
-            coordinated.open = None;
-        }
         Ok(())
     }
 

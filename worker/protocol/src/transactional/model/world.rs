@@ -1,294 +1,293 @@
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
-use crate::transactional::{Class, Event, Exit, Mode};
-use crate::{Partition, Token};
+use crate::Partition;
+use crate::transactional::{Event, Mode};
 
-use super::broker::{Broker, Membership, RECORDS, Record, all_partitions, is_filtered};
+use super::broker::{Broker, Written};
+use super::group::{Group, member};
+use super::truth;
 use super::worker::{Fault, Worker};
+use super::{IDS, Process, Violation};
 
-/// Static identities in the group.
-const IDS: usize = 2;
-
-/// One thing that happens.
-#[derive(Clone, Copy, Debug)]
+/// One thing that happens. Of a process that has ended, nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in super::super) enum Action {
-    /// A worker does its next effect.
-    Step(usize),
-    /// A worker polls this many records of each of its partitions.
-    Poll(usize, i64),
+    /// A process does its next effect, or gets the answer to the last one.
+    Step(Process),
+    /// It goes wrong.
+    Fail(Process, Fault),
+    /// A process polls this many records of each of its partitions.
+    Poll(Process, i64),
+    /// The same, and the next record cannot be processed.
+    PollBad(Process, i64),
     /// The commit interval passes.
-    Tick(usize),
-    /// The next call of a worker goes wrong.
-    Fail(usize, Fault),
+    Tick(Process),
+    /// A process is asked to finish.
+    Drain(Process),
+    /// A process that was thrown out of the group learns of it.
+    Discover(Process),
     /// The group begins a rebalance.
     Rebalance,
-    /// The group throws a worker out; it learns of it later.
+    /// The group throws a member out.
     Kick(usize),
-    /// A worker that was thrown out learns of it.
-    Discover(usize),
-    /// A process dies and is started again.
+    /// All processes of an identity die, and a new one is started.
     Crash(usize),
     /// A new process is started while the old one goes on.
     Zombie(usize),
-    /// A process is asked to finish.
-    Drain(usize),
     /// The brokers' transaction timeout.
     TimeOut(usize),
-    /// What was delayed arrives.
-    DeliverDelayed,
+    /// A late request arrives.
+    Deliver(usize),
+    /// The topic gets one more partition, with this many records.
+    AddPartition(i64),
+    /// A partition gets one more record.
+    Append(Partition),
 }
 
 /// Everything.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in super::super) struct World {
     mode: Mode,
     broker: Broker,
-    /// All processes that still run, newest of each identity last.
+    group: Group,
+    /// All processes that still run, the oldest first.
     workers: Vec<Worker>,
-    incarnations: usize,
-    next_token: u64,
-    is_rebalancing: bool,
-    assignment: Vec<(usize, Vec<Partition>)>,
-    spread: usize,
+    started: Process,
+    violation: Option<Violation>,
 }
 
 impl World {
-    pub(in super::super) fn new(mode: Mode) -> Self {
+    /// Identities that have just started a process each, and a topic with these partitions.
+    pub(in super::super) fn new(mode: Mode, ids: usize, log: &BTreeMap<Partition, i64>) -> Self {
         let mut world = Self {
             mode,
-            broker: Broker::default(),
+            broker: Broker::new(log.clone()),
+            group: Group::default(),
             workers: Vec::new(),
-            incarnations: 0,
-            next_token: 0,
-            is_rebalancing: false,
-            assignment: Vec::new(),
-            spread: 0,
+            started: 0,
+            violation: None,
         };
-        for id in 0..IDS {
+        for id in 0..ids {
             world.start(id);
         }
+        world.look();
         world
     }
 
+    pub(in super::super) const fn violation(&self) -> Option<Violation> {
+        self.violation
+    }
+
+    /// The group's positions.
+    pub(in super::super) const fn committed(&self) -> &BTreeMap<Partition, i64> {
+        &self.broker.offsets
+    }
+
+    /// What a reader of the output sees, and how often.
+    pub(in super::super) const fn outputs(&self) -> &Written {
+        &self.broker.outputs
+    }
+
+    /// Who takes which partition for its own.
+    pub(in super::super) fn owners(&self) -> impl Iterator<Item = (Partition, Process)> + '_ {
+        self.workers.iter().flat_map(|worker| worker.owned().map(|partition| (partition, worker.process)))
+    }
+
     fn start(&mut self, id: usize) {
-        self.incarnations += 1;
-        self.workers.push(Worker::new(id, self.incarnations, self.mode));
-        // A static member comes back under its old name: the old process is fenced from the group.
-        if self.broker.members.insert(id, self.incarnations).is_some() && !self.is_rebalancing {
-            self.assign_one(id);
-        } else {
-            self.rebalance();
-        }
+        self.started += 1;
+        self.workers.push(Worker::new(id, self.started, self.mode));
+        self.group.join(id, self.started, &mut self.broker, &mut self.workers);
     }
 
-    fn newest(&self, id: usize) -> Option<usize> {
-        let incarnation = *self.broker.members.get(&id)?;
-        self.workers.iter().position(|worker| worker.incarnation == incarnation)
-    }
-
-    /// Does one action and checks what must always hold.
+    /// Does one action and looks whether what must always hold still does.
     pub(in super::super) fn act(&mut self, action: Action) {
-        let count = self.workers.len();
-        let any = |n: usize| (count > 0).then(|| n % count);
         match action {
-            Action::Step(n) => {
-                if let Some(n) = any(n) {
-                    self.step(n);
-                }
-            }
-            Action::Poll(n, limit) => {
-                if let Some(n) = any(n) {
-                    self.workers[n].poll(limit);
-                }
-            }
-            Action::Tick(n) => {
-                if let Some(n) = any(n) {
-                    self.workers[n].tell(Event::Tick);
-                }
-            }
-            Action::Fail(n, fault) => {
-                if let Some(n) = any(n) {
-                    self.workers[n].fault = Some(fault);
-                }
-            }
-            Action::Drain(n) => {
-                if let Some(n) = any(n) {
-                    self.workers[n].tell(Event::Drain);
-                }
-            }
-            Action::Rebalance => self.rebalance(),
-            Action::Kick(id) => self.kick(id % IDS),
-            Action::Discover(n) => {
-                if let Some(n) = any(n) {
-                    self.discover(n);
-                }
-            }
+            Action::Rebalance => self.group.rebalance(&self.broker, &mut self.workers),
+            Action::Kick(id) => self.group.kick(id, &mut self.broker, &mut self.workers),
             Action::Crash(id) => {
-                self.workers.retain(|worker| worker.id != id % IDS);
-                self.start(id % IDS);
+                self.workers.retain(|worker| worker.id != id);
+                self.start(id);
             }
-            Action::Zombie(id) => self.start(id % IDS),
-            Action::TimeOut(id) => self.broker.time_out(id % IDS),
-            Action::DeliverDelayed => self.broker.deliver_delayed(),
+            Action::Zombie(id) => self.start(id),
+            Action::TimeOut(id) => self.broker.time_out(id),
+            Action::Deliver(n) if n < self.broker.late() => self.broker.deliver(n),
+            Action::Deliver(_) => {}
+            Action::AddPartition(records) => {
+                let number = i32::try_from(self.broker.log.len()).unwrap();
+                self.broker.log.insert(Partition::new(0, number), records);
+                self.group.rebalance(&self.broker, &mut self.workers);
+            }
+            Action::Append(partition) => *self.broker.log.entry(partition).or_default() += 1,
+            Action::Step(process)
+            | Action::Fail(process, _)
+            | Action::Poll(process, _)
+            | Action::PollBad(process, _)
+            | Action::Tick(process)
+            | Action::Drain(process)
+            | Action::Discover(process) => {
+                if let Some(n) = self.workers.iter().position(|worker| worker.process == process) {
+                    self.act_on(n, action);
+                }
+            }
         }
-        self.finish_rebalance();
-        self.check_no_duplicate();
+        self.group.finish_rebalance(&mut self.broker, &mut self.workers);
+        self.look();
     }
 
-    fn step(&mut self, n: usize) {
-        self.workers[n].step(&mut self.broker);
-        let worker = &self.workers[n];
-        let Some(exit) = worker.exit else { return };
-        let (id, incarnation) = (worker.id, worker.incarnation);
-        let is_member = self.broker.members.get(&id) == Some(&incarnation);
-        if exit == Exit::Fenced {
-            assert_ne!(self.broker.owner(id), Some(incarnation), "fenced, but nobody else has the id");
+    fn act_on(&mut self, n: usize, action: Action) {
+        let worker = &mut self.workers[n];
+        match action {
+            Action::Step(_) => {
+                worker.step(&mut self.broker);
+                if worker.exit.is_some() {
+                    self.exited(n);
+                }
+            }
+            Action::Fail(_, fault) => worker.fail(fault, &mut self.broker),
+            Action::Poll(_, limit) => worker.poll(limit, false, &self.broker),
+            Action::PollBad(_, limit) => worker.poll(limit, true, &self.broker),
+            Action::Tick(_) => worker.tick(),
+            Action::Drain(_) => worker.tell(Event::Drain),
+            Action::Discover(_) => self.discover(n),
+            _ => {}
         }
-        self.workers.remove(n);
+    }
+
+    fn exited(&mut self, n: usize) {
+        let worker = self.workers.remove(n);
+        self.violation = self.violation.or(worker.violation);
+        let is_member = self.broker.members.get(&worker.id) == Some(&worker.process);
         if is_member {
-            self.broker.members.remove(&id);
-            self.rebalance();
-        }
-    }
-
-    /// Eager: everyone is asked to give up everything.
-    fn rebalance(&mut self) {
-        self.is_rebalancing = true;
-        self.spread += 1;
-        for (id, partitions) in std::mem::take(&mut self.assignment) {
-            if let Some(n) = self.newest(id) {
-                self.workers[n].tell(Event::Revoked(partitions));
-            }
-        }
-    }
-
-    fn finish_rebalance(&mut self) {
-        if !self.is_rebalancing {
-            return;
-        }
-        let mut ids: Vec<usize> = self.broker.members.keys().copied().collect();
-        let all_in = ids.iter().all(|id| self.newest(*id).is_none_or(|n| self.workers[n].owed == 0));
-        if !all_in || ids.is_empty() {
-            return;
-        }
-        self.is_rebalancing = false;
-        self.broker.generation += 1;
-        let shift = self.spread % ids.len();
-        ids.rotate_left(shift);
-        self.assignment = ids.iter().map(|id| (*id, Vec::new())).collect();
-        for (n, partition) in all_partitions().into_iter().enumerate() {
-            let share = n % ids.len();
-            self.assignment[share].1.push(partition);
-        }
-        for id in ids {
-            self.assign_one(id);
-        }
-    }
-
-    fn assign_one(&mut self, id: usize) {
-        let Some((_, partitions)) = self.assignment.iter().find(|(member, _)| *member == id).cloned() else { return };
-        let Some(n) = self.newest(id) else { return };
-        self.next_token += 1;
-        let token = Token(self.next_token);
-        let generation = self.broker.generation;
-        let incarnation = self.workers[n].incarnation;
-        self.broker.tokens.insert(token, Membership { incarnation, generation, partitions: partitions.clone() });
-        self.workers[n].tell(Event::Assigned { token, partitions });
-    }
-
-    fn kick(&mut self, id: usize) {
-        if self.broker.members.len() > 1 && self.broker.members.remove(&id).is_some() {
-            self.assignment.retain(|(member, _)| *member != id);
-            self.rebalance();
+            self.group.leave(worker.id, &mut self.broker, &mut self.workers);
         }
     }
 
     fn discover(&mut self, n: usize) {
-        let (id, incarnation) = (self.workers[n].id, self.workers[n].incarnation);
+        let (id, process) = (self.workers[n].id, self.workers[n].process);
         match self.broker.members.get(&id) {
-            Some(member) if *member == incarnation => {}
+            Some(member) if *member == process => {}
             // Somebody newer has our name.
             Some(_) => {
-                self.workers.remove(n);
+                let worker = self.workers.remove(n);
+                self.violation = self.violation.or(worker.violation);
             }
             None => {
                 // Everything it was ever told is lost, also what waits to be looked at.
-                self.workers[n].tell(Event::Lost(all_partitions()));
-                self.broker.members.insert(id, incarnation);
-                self.rebalance();
+                let all = self.broker.log.keys().copied().collect();
+                self.workers[n].tell(Event::Lost(all));
+                self.broker.members.insert(id, process);
+                self.group.rebalance(&self.broker, &mut self.workers);
             }
         }
     }
 
-    fn expected() -> BTreeSet<Record> {
-        all_partitions()
-            .into_iter()
-            .flat_map(|partition| (0..RECORDS).map(move |offset| (partition, offset)))
-            .filter(|record| !is_filtered(*record))
-            .collect()
+    fn look(&mut self) {
+        let (outputs, offsets) = (&self.broker.outputs, &self.broker.offsets);
+        let truth = match self.mode {
+            Mode::ExactlyOnce => truth::exactly_once(outputs, offsets),
+            Mode::AtLeastOnce => truth::at_least_once(outputs, offsets),
+        };
+        let by_workers = self.workers.iter().find_map(|worker| worker.violation);
+        self.violation = self.violation.or(by_workers).or(truth);
     }
 
-    fn check_no_duplicate(&self) {
-        if self.mode == Mode::ExactlyOnce {
-            let distinct: BTreeSet<_> = self.broker.committed_outputs.iter().collect();
-            assert_eq!(distinct.len(), self.broker.committed_outputs.len(), "a record's output was committed twice");
+    pub(in super::super) fn is_finished(&self) -> bool {
+        self.broker.offsets == self.broker.log && !(0..IDS).any(|id| self.broker.is_open(id))
+    }
+
+    /// The processes that run, with their identities, the oldest first.
+    pub(in super::super) fn running(&self) -> impl Iterator<Item = (usize, Process)> + '_ {
+        self.workers.iter().map(|worker| (worker.id, worker.process))
+    }
+
+    /// Failures in a row that are being waited out.
+    pub(in super::super) fn failures(&self) -> u32 {
+        self.workers.iter().map(Worker::waiting).max().unwrap_or(0)
+    }
+
+    pub(in super::super) fn late(&self) -> usize {
+        self.broker.late()
+    }
+
+    pub(in super::super) fn has_stale_end(&self) -> bool {
+        self.broker.has_stale_end()
+    }
+
+    pub(in super::super) fn has_expired(&self) -> bool {
+        self.broker.has_expired()
+    }
+
+    /// Whether the action can change anything.
+    pub(in super::super) fn may(&self, action: Action) -> bool {
+        let of = |process: Process| self.workers.iter().find(|worker| worker.process == process);
+        match action {
+            Action::Step(process) => of(process).is_some_and(Worker::may_step),
+            Action::Fail(process, fault) => of(process).is_some_and(|worker| worker.may_fail(fault)),
+            Action::Poll(process, _) | Action::PollBad(process, _) => {
+                of(process).is_some_and(|worker| worker.may_poll() && worker.has_records(&self.broker))
+            }
+            Action::Tick(process) => of(process).is_some_and(Worker::may_tick),
+            Action::Drain(process) => of(process).is_some_and(|worker| !worker.is_draining()),
+            Action::Discover(process) => {
+                of(process).is_some_and(|worker| self.broker.members.get(&worker.id) != Some(&process))
+            }
+            Action::Kick(id) => self.broker.members.contains_key(&id),
+            Action::TimeOut(id) => self.broker.is_open(id),
+            Action::Deliver(n) => n < self.broker.late(),
+            Action::Rebalance | Action::Crash(_) | Action::Zombie(_) | Action::AddPartition(_) | Action::Append(_) => {
+                true
+            }
         }
     }
 
-    fn is_finished(&self) -> bool {
-        all_partitions().iter().all(|partition| self.broker.offsets.get(partition) == Some(&RECORDS))
+    /// Each process does what only changes its own memory.
+    pub(in super::super) fn do_private(&mut self) {
+        while let Some(worker) = self.workers.iter().find(|worker| worker.is_next_private()) {
+            self.act(Action::Step(worker.process));
+        }
     }
 
-    /// No more faults: everything must come to its end.
-    pub(in super::super) fn heal(&mut self) {
-        self.broker.deliver_delayed();
-        for id in 0..IDS {
-            // What a process left behind that nobody restarted.
-            if self.newest(id).is_none() {
+    /// One round without faults: everybody gets to do something, and what was left behind is started again.
+    fn round(&mut self, ids: usize) {
+        let running: Vec<Process> = self.workers.iter().map(|worker| worker.process).collect();
+        for process in running {
+            self.act(Action::Step(process));
+            self.act(Action::Poll(process, 5));
+            self.act(Action::Tick(process));
+            self.act(Action::Discover(process));
+        }
+        for id in 0..ids {
+            // Of a process that is gone, and that nobody came after.
+            let is_held = self.workers.iter().any(|worker| worker.id == id && worker.holds_open(&self.broker));
+            if self.broker.is_open(id) && !is_held {
+                self.act(Action::TimeOut(id));
+            }
+            if self.broker.members.contains_key(&id) && member(id, &self.broker, &self.workers).is_some() {
+                continue;
+            }
+            if self.workers.iter().all(|worker| worker.id != id) {
                 self.broker.members.remove(&id);
                 self.start(id);
             }
         }
-        for _ in 0..5_000 {
-            for worker in &mut self.workers {
-                worker.fault = None;
-            }
-            for n in (0..self.workers.len()).rev() {
-                self.act(Action::Step(n));
-            }
-            for n in 0..self.workers.len() {
-                self.act(Action::Poll(n, 5));
-                self.act(Action::Tick(n));
-            }
-            for n in (0..self.workers.len()).rev() {
-                self.act(Action::Discover(n));
-            }
-            for id in 0..IDS {
-                if self.newest(id).is_none() {
-                    self.start(id);
-                }
-            }
-            if self.is_finished() && !(0..IDS).any(|id| self.broker.is_open(id)) {
+    }
+
+    /// No more faults: everything must come to its end.
+    pub(in super::super) fn heal(&mut self, ids: usize) {
+        while self.broker.late() > 0 {
+            self.act(Action::Deliver(0));
+        }
+        for _ in 0..500 {
+            if self.is_finished() || self.violation.is_some() {
                 break;
             }
+            self.round(ids);
         }
-        assert!(self.is_finished(), "stuck: {self:#?}");
-        for id in 0..IDS {
-            assert!(!self.broker.is_open(id), "a transaction was left open: {self:#?}");
-        }
-        let outputs: BTreeSet<_> = self.broker.committed_outputs.iter().copied().collect();
-        assert_eq!(outputs, Self::expected(), "outputs are lost");
+        let outcome = match () {
+            () if self.broker.offsets != self.broker.log => Some(Violation::Stuck),
+            () if !self.is_finished() => Some(Violation::LeftOpen),
+            () => None,
+        };
+        self.violation = self.violation.or(outcome);
     }
 }
-
-/// Faults that real calls can end in.
-pub(in super::super) const FAULTS: [Fault; 8] = [
-    Fault::Refused(Class::Retry),
-    Fault::Refused(Class::Refresh),
-    Fault::Refused(Class::Abort),
-    Fault::Refused(Class::Recreate),
-    Fault::Refused(Class::Fatal),
-    Fault::AnswerLost,
-    Fault::RequestLost,
-    Fault::Delayed,
-];

@@ -158,6 +158,32 @@ fn at_least_once_looks_again_when_a_commit_is_in_doubt() {
 }
 
 #[test]
+fn at_least_once_does_not_try_again_what_is_lost() {
+    let mut machine = open(Mode::AtLeastOnce);
+    drop(tell(&mut machine, batch(P1, 10, 11, Outputs::Some)));
+    drop(machine.on(Event::Tick));
+    drop(machine.on(Event::Done(Call::Flush)));
+    drop(machine.on(Event::Lost(vec![P0])));
+    let again = Effect::CommitOffsets(TOKEN, vec![(P1, Offset(11))]);
+    assert_eq!(machine.on(Event::Failed(Call::CommitOffsets, Class::Retry)), [again]);
+    drop(machine.on(Event::Lost(vec![P1])));
+    let effects = machine.on(Event::Failed(Call::CommitOffsets, Class::Retry));
+    assert!(effects.iter().all(|effect| effect.call().is_none()), "{effects:?}");
+}
+
+#[test]
+fn the_metadata_of_a_new_assignment_does_not_vouch_for_what_was_read_before() {
+    let mut machine = open(Mode::ExactlyOnce);
+    let added = Partition::new(1, 0);
+    let effects = machine.on(Event::Assigned { token: Token(2), partitions: vec![added] });
+    assert_eq!(effects, [Effect::Flush]);
+    let sent = Effect::SendOffsets(TOKEN, vec![(P0, Offset(15))]);
+    assert_eq!(machine.on(Event::Done(Call::Flush)), [sent]);
+    assert_eq!(machine.on(Event::Done(Call::SendOffsets)), [Effect::Commit]);
+    assert_eq!(machine.on(Event::Done(Call::Commit)), [Effect::Resolve(vec![added])]);
+}
+
+#[test]
 fn an_assignment_of_nothing_is_answered_too() {
     let mut machine = Machine::new(Mode::ExactlyOnce);
     drop(tell(&mut machine, Event::Start));
