@@ -3,6 +3,7 @@
 use rstest::rstest;
 use strum::IntoEnumIterator;
 
+use crate::transactional::position::{Positions, Stale};
 use crate::transactional::{
     Batch, Call, Class, Effect, Event, Exit, MAX_RETRIES, Machine, Mode, Outputs, Start, State,
 };
@@ -141,6 +142,39 @@ fn a_loss_of_some_partitions_aborts_what_was_written_for_all() {
     assert_eq!(machine.on(Event::Done(Call::Flush)), [Effect::Abort]);
 }
 
+#[rstest]
+#[case::committed(Event::Done(Call::SendOffsets))]
+#[case::aborted(Event::Failed(Call::SendOffsets, Class::Abort))]
+fn a_loss_while_a_transaction_is_being_ended_does_not_abort_the_next(#[case] before_its_end: Event) {
+    let mut machine = open(Mode::ExactlyOnce);
+    drop(machine.on(Event::Tick));
+    drop(machine.on(Event::Done(Call::Flush)));
+    let end = machine.on(before_its_end).last().and_then(Effect::call).unwrap();
+    drop(machine.on(Event::Lost(vec![P0])));
+    drop(machine.on(Event::Done(end)));
+    drop(machine.on(Event::BackoffOver));
+    assert_eq!(machine.on(batch(P1, 10, 11, Outputs::Some)), [Effect::Begin]);
+    assert_eq!(machine.on(Event::Done(Call::Begin)), [Effect::Produce]);
+}
+
+#[test]
+fn what_is_to_be_aborted_is_not_tried_again() {
+    let mut machine = open(Mode::ExactlyOnce);
+    drop(machine.on(Event::Tick));
+    drop(machine.on(Event::Done(Call::Flush)));
+    assert_eq!(machine.on(Event::Done(Call::SendOffsets)), [Effect::Commit]);
+    drop(machine.on(Event::Lost(vec![P0])));
+    assert_eq!(machine.on(Event::Failed(Call::Commit, Class::Retry)).first(), Some(&Effect::DropProducer));
+}
+
+#[test]
+fn outputs_without_a_position_are_not_committed() {
+    let mut machine = running(Mode::ExactlyOnce);
+    drop(tell(&mut machine, batch(P0, 10, 10, Outputs::Some)));
+    assert_eq!(machine.on(Event::Tick), [Effect::Flush]);
+    assert_eq!(machine.on(Event::Done(Call::Flush)), [Effect::Abort]);
+}
+
 #[test]
 fn positions_of_lost_partitions_are_forgotten_at_once() {
     let mut machine = running(Mode::ExactlyOnce);
@@ -155,6 +189,17 @@ fn at_least_once_looks_again_when_a_commit_is_in_doubt() {
     drop(machine.on(Event::Done(Call::Flush)));
     assert_eq!(machine.on(Event::Failed(Call::CommitOffsets, Class::Unknown)), [Effect::Backoff { attempt: 1 }]);
     assert_eq!(machine.on(Event::BackoffOver), [Effect::Resolve(vec![P0, P1])]);
+}
+
+#[rstest]
+#[case(Class::Abort)]
+#[case(Class::Refresh)]
+fn at_least_once_goes_back_when_a_commit_is_refused(#[case] class: Class) {
+    let mut machine = open(Mode::AtLeastOnce);
+    drop(machine.on(Event::Tick));
+    drop(machine.on(Event::Done(Call::Flush)));
+    assert_eq!(machine.on(Event::Failed(Call::CommitOffsets, class)), [Effect::Backoff { attempt: 1 }]);
+    assert_eq!(machine.on(Event::BackoffOver), [Effect::Rewind(vec![(P0, Offset(10)), (P1, Offset(10))])]);
 }
 
 #[test]
@@ -293,6 +338,20 @@ fn waits_grow_until_something_is_committed() {
 }
 
 #[test]
+fn a_failure_after_a_commit_is_the_first_again() {
+    let mut machine = open(Mode::ExactlyOnce);
+    for _ in 0..2 {
+        drop(machine.on(Event::Tick));
+        drop(machine.on(Event::Failed(Call::Flush, Class::Abort)));
+        assert_eq!(machine.on(Event::Done(Call::Abort)), [Effect::Backoff { attempt: 1 }]);
+        drop(machine.on(Event::BackoffOver));
+        drop(tell(&mut machine, batch(P0, 10, 15, Outputs::Some)));
+        drop(tell(&mut machine, Event::Tick));
+        drop(tell(&mut machine, batch(P1, 20, 21, Outputs::Some)));
+    }
+}
+
+#[test]
 fn being_fenced_is_the_end_in_every_call() {
     for call in [Call::Flush, Call::SendOffsets, Call::Commit] {
         let mut machine = open(Mode::ExactlyOnce);
@@ -376,6 +435,31 @@ fn an_answer_that_nobody_waits_for_is_a_bug_and_not_ignored() {
     let mut machine = running(Mode::ExactlyOnce);
     assert_eq!(machine.on(Event::Done(Call::Commit)), [Effect::Stop(Exit::Broken)]);
     assert!(machine.broken().is_some());
+}
+
+/// Positions of `P0`, looked up at 10 and read up to 15.
+fn read_to_15() -> Positions {
+    let mut positions = Positions::default();
+    positions.own([P0]);
+    assert_eq!(positions.resolve(&[(P0, Start::Committed(Offset(10)))]), [(P0, Offset(10))]);
+    assert_eq!(positions.advance(&[(P0, Offset(10), Offset(15))]), Ok(()));
+    positions
+}
+
+#[test]
+fn an_answer_about_a_known_position_changes_nothing() {
+    let mut positions = read_to_15();
+    assert_eq!(positions.resolve(&[(P0, Start::Committed(Offset(10)))]), []);
+    assert_eq!(positions.uncommitted(), [(P0, Offset(15))]);
+}
+
+#[test]
+fn nothing_read_before_a_rewind_counts() {
+    let mut positions = read_to_15();
+    positions.roll_back();
+    assert_eq!(positions.advance(&[(P0, Offset(15), Offset(20))]), Err(Stale));
+    assert_eq!(positions.take_rewinds(), [(P0, Offset(10))]);
+    assert_eq!(positions.advance(&[(P0, Offset(10), Offset(20))]), Ok(()));
 }
 
 #[test]
