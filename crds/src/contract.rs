@@ -70,6 +70,12 @@ pub struct ResolvedTls {
     /// PEM file with the authorities. Absent: those of the system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<String>,
+    /// PEM file with the client's certificate and its chain. Absent: none is shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_file: Option<String>,
+    /// PEM file with the key of the certificate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_file: Option<String>,
 }
 
 /// SASL with paths.

@@ -22,6 +22,11 @@ pub const ROLE_WORKER: &str = "worker";
 /// Value of [`LABEL_ROLE`] for plan pods.
 pub const ROLE_PLAN: &str = "plan";
 
+/// Key of the certificate in a Secret of type `kubernetes.io/tls`.
+pub const TLS_CERTIFICATE: &str = "tls.crt";
+/// Key of the private key in it.
+pub const TLS_KEY: &str = "tls.key";
+
 /// Name of the container of workers and plan pods.
 pub const WORKER_CONTAINER: &str = "worker";
 

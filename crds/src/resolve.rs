@@ -5,6 +5,7 @@ use kube::{ResourceExt, core::Duration};
 use crate::{
     StreamJob,
     contract::{CONTRACT_VERSION, ResolvedJob, ResolvedKafka, ResolvedSasl, ResolvedTls},
+    names,
     v1alpha1::{KafkaSpec, SecretKeyRef},
 };
 
@@ -56,7 +57,15 @@ fn resolve_kafka(kafka: &KafkaSpec, secrets_dir: &str) -> ResolvedKafka {
     let path = |secret: &SecretKeyRef| format!("{secrets_dir}/{}/{}", secret.name, secret.key);
     ResolvedKafka {
         bootstrap_servers: kafka.bootstrap_servers.clone(),
-        tls: kafka.tls.as_ref().map(|tls| ResolvedTls { ca_file: tls.ca_secret_ref.as_ref().map(path) }),
+        tls: kafka.tls.as_ref().map(|tls| {
+            let client = tls.client_certificate_secret_ref.as_ref();
+            let file = |key: &str| client.map(|secret| format!("{secrets_dir}/{}/{key}", secret.name));
+            ResolvedTls {
+                ca_file: tls.ca_secret_ref.as_ref().map(path),
+                certificate_file: file(names::TLS_CERTIFICATE),
+                key_file: file(names::TLS_KEY),
+            }
+        }),
         sasl: kafka.sasl.as_ref().map(|sasl| ResolvedSasl {
             mechanism: sasl.mechanism,
             username_file: path(&sasl.username_secret_ref),

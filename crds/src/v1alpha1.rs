@@ -12,7 +12,7 @@ use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    kafka::{KafkaSpec, SaslMechanism, SaslSpec, SecretKeyRef, TlsSpec},
+    kafka::{KafkaSpec, SaslMechanism, SaslSpec, SecretKeyRef, SecretRef, TlsSpec},
     pipeline::{
         ColumnMetadata, ColumnSpec, FormatSpec, HeaderColumn, JsonFormat, KafkaSinkSpec, KafkaSourceSpec, KeyFormat,
         OnBadRecord, PipelineSpec, SinkSpec, SourceSpec, StartPosition, TopicCreateSpec,

@@ -127,6 +127,8 @@ const ALL: &[Scenario] = &[
     Scenario::brokers("brokers-that-fall-silent-lose-and-repeat-nothing", brokers::black_holes),
     Scenario::brokers("a-bad-network-loses-and-repeats-nothing", brokers::bad_network),
     Scenario::secured("kafka-is-spoken-to-correctly-under-tls-and-sasl", wire::secured),
-    Scenario::secured("refused-credentials-and-missing-permissions-are-named", secured::run),
+    Scenario::secured("refused-credentials-and-missing-permissions-are-named", secured::named),
+    Scenario::secured("a-permission-that-is-taken-away-is-named", secured::taken_away),
+    Scenario::secured("a-job-is-known-by-its-certificate", secured::mutual_tls),
     Scenario::machine("a-killed-harness-leaves-nothing-behind", runner::harness),
 ];

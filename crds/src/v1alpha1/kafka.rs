@@ -45,6 +45,11 @@ pub struct TlsSpec {
     /// PEM certificates that sign the brokers' certificates. Absent: the authorities that the image trusts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_secret_ref: Option<SecretKeyRef>,
+
+    /// Secret of type `kubernetes.io/tls` with the certificate (`tls.crt`) and key (`tls.key`) that the job shows to the brokers.
+    /// Absent: none; then the brokers know the job by its SASL user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_certificate_secret_ref: Option<SecretRef>,
 }
 
 /// SASL authentication.
@@ -74,6 +79,15 @@ pub enum SaslMechanism {
     #[serde(rename = "PLAIN")]
     #[strum(serialize = "PLAIN")]
     Plain,
+}
+
+/// A Secret in the namespace of the StreamJob.
+#[derive(Clone, Debug, PartialEq, Eq, KubeSchema, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretRef {
+    /// Name of the Secret.
+    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
+    pub name: String,
 }
 
 /// One key of a Secret in the namespace of the StreamJob.

@@ -194,6 +194,24 @@ impl Cluster {
         pki::kafka_authority(&self.run)
     }
 
+    /// Where clients connect that show a certificate instead of a password.
+    #[must_use]
+    pub fn mutual_bootstrap(&self) -> String {
+        let servers =
+            self.spec.brokers().into_iter().map(|broker| format!("{}:{}", broker.address(), config::MUTUAL_PORT));
+        servers.collect::<Vec<_>>().join(",")
+    }
+
+    /// Certificate and key, as PEM, that make a client known to the brokers as `user`.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn client_certificate(&self, user: User) -> Result<(String, String), Error> {
+        let read = |path: PathBuf| fs::read_to_string(&path).map_err(Error::file(path));
+        let folder = self.run.pki().join("kafka");
+        Ok((read(folder.join(format!("user-{user}.crt")))?, read(folder.join(format!("user-{user}.key")))?))
+    }
+
     /// What librdkafka must be configured with in order to talk to the brokers as `user`.
     #[must_use]
     pub fn kafka_client(&self, user: User) -> BTreeMap<String, String> {

@@ -9,6 +9,7 @@ use rcgen::{
 };
 use serde_json::json;
 
+use super::kafka::User;
 use super::topology::{API_PORT, API_SERVICE, Broker, CONTROL_PLANE_ADDRESS, Node};
 use super::{ClusterSpec, Error};
 use crate::paths::RunDir;
@@ -121,6 +122,9 @@ pub(super) fn create(run: &RunDir, spec: &ClusterSpec) -> Result<(), Error> {
         let (certificate, key) = kafka.issue(&broker.name(), &Subject::user(BROKER_NAME), broker_names(broker))?;
         // Kafka wants one file: the key, then the chain.
         write(&keystore(run, broker), &format!("{key}{certificate}"))?;
+    }
+    for user in User::all() {
+        kafka.issue(&format!("user-{user}"), &Subject::user(&user.to_string()), Vec::new())?;
     }
     Ok(())
 }

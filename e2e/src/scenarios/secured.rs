@@ -6,71 +6,195 @@ use fencepost_crds::StreamJob;
 use fencepost_crds::conditions::{ConditionType, Reason};
 use serde_json::{Value, json};
 
-use super::bench::{Limits, message};
+use super::bench::{Limits, has, message};
 use super::failure::ensure;
 use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
 use crate::cluster::kafka::User;
-use crate::load::Plan;
+use crate::load::{Load, Plan};
 
 /// The operator asks again by itself, ever more rarely: a mended Secret or ACL must be seen without help.
 const SEEN_BY_ITSELF: Duration = Duration::from_secs(240);
 
-pub(super) fn run(bench: &Bench<'_>) -> Outcome {
-    let input = bench.make_topic("orders", 2)?;
-    bench.make_topic("purchases", 2)?;
-    let load = bench.load(Plan::new(&input, 2, 2000).records(10_000))?;
-    let authority =
-        std::fs::read_to_string(bench.cluster().kafka_authority()).map_err(Failure::means("read the authority"))?;
-    bench.apply(&secret(bench, "kafka-ca", &json!({"ca.crt": authority})))?;
+pub(super) fn named(bench: &Bench<'_>) -> Outcome {
+    let (input, load) = prepared(bench)?;
     let journal = bench.journal();
 
     credentials(bench, "not-the-password")?;
     let job = OrdersJob::new(bench);
-    bench.apply(&secured(job.manifest(bench)?)?)?;
-    let refused = bench.until_condition(
-        &job.name,
-        ConditionType::BrokerCompatible,
-        "False",
-        Reason::AuthenticationFailed,
-        Limits::JUDGED,
-    )?;
-    let wrong_password = message(&refused, ConditionType::BrokerCompatible);
+    bench.apply(&secured(job.manifest(bench)?, &with_password(bench))?)?;
+    let wrong_password = incompatible(bench, &job, Reason::AuthenticationFailed, Limits::JUDGED)?;
 
     credentials(bench, &User::Worker.password())?;
-    let refused = bench.until_condition(
-        &job.name,
-        ConditionType::BrokerCompatible,
-        "False",
-        Reason::AuthorizationFailed,
-        SEEN_BY_ITSELF,
-    )?;
-    let no_permission = message(&refused, ConditionType::BrokerCompatible);
+    let no_permission = incompatible(bench, &job, Reason::AuthorizationFailed, SEEN_BY_ITSELF)?;
     ensure!(journal.pods().is_empty(), "workers were started: {:?}", journal.pods());
 
-    for acl in permissions(bench, &job) {
-        let words: Vec<&str> = acl.split(' ').collect();
-        bench.cluster().grant(User::Worker, &words).map_err(Failure::means("grant a permission"))?;
+    // What the guide says, but for the one that the operator itself needs.
+    let (limits, others) = permissions(bench, &job)
+        .split_last()
+        .map(|(last, others)| (last.clone(), others.to_vec()))
+        .ok_or_else(|| Failure::Expectation("the guide names no permission".to_owned()))?;
+    for permission in &others {
+        permission.grant(bench)?;
     }
-    bench.until_job(&job.name, "the job to run with its permissions", SEEN_BY_ITSELF, |job| {
-        super::bench::has(job, ConditionType::Ready, "True", None)
-    })?;
+    let what = "a condition that names DescribeConfigs";
+    bench.until_job(&job.name, what, SEEN_BY_ITSELF, |job| names(job, ConditionType::BrokerCompatible, &limits))?;
+    ensure!(journal.pods().is_empty(), "workers were started: {:?}", journal.pods());
+    limits.grant(bench)?;
+    runs(bench, &job)?;
     load.finish().map_err(Failure::means("write the input"))?;
     let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
     Ok(vec![wrong_password, no_permission, bench.judge(trial)?])
 }
 
-/// What the installation guide says a job needs.
-fn permissions(bench: &Bench<'_>, job: &OrdersJob) -> [String; 6] {
+/// Each permission of the guide in turn, while the job runs.
+pub(super) fn taken_away(bench: &Bench<'_>) -> Outcome {
+    let input = bench.make_topic("orders", 2)?;
+    bench.make_topic("purchases", 2)?;
+    authority(bench)?;
+    credentials(bench, &User::Worker.password())?;
+    let job = OrdersJob::new(bench);
+    let permissions = permissions(bench, &job);
+    for permission in &permissions {
+        permission.grant(bench)?;
+    }
+    let load = bench.load(Plan::new(&input, 2, 500))?;
+    bench.apply(&secured(job.manifest(bench)?, &with_password(bench))?)?;
+    runs(bench, &job)?;
+    let mut told = Vec::new();
+    // The last is not the workers'.
+    for permission in permissions.iter().rev().skip(1).rev() {
+        permission.revoke(bench)?;
+        let what = format!("a condition that names {} on {}", permission.operation, permission.name);
+        let degraded =
+            bench.until_job(&job.name, &what, SEEN_BY_ITSELF, |job| names(job, ConditionType::Degraded, permission))?;
+        told.push(message(&degraded, ConditionType::Degraded));
+        permission.grant(bench)?;
+        bench.until_job(&job.name, "the job to be well again", SEEN_BY_ITSELF, |job| {
+            has(job, ConditionType::Ready, "True", None) && has(job, ConditionType::Degraded, "False", None)
+        })?;
+    }
+    load.stop().map_err(Failure::means("write the input"))?;
+    let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
+    told.push(bench.judge(trial)?);
+    Ok(told)
+}
+
+/// Mutual TLS: no password anywhere.
+pub(super) fn mutual_tls(bench: &Bench<'_>) -> Outcome {
+    let (input, load) = prepared(bench)?;
+    let (certificate, key) =
+        bench.cluster().client_certificate(User::Worker).map_err(Failure::means("read a certificate"))?;
+    let mut secret = secret(bench, "kafka-worker", &json!({"tls.crt": certificate, "tls.key": key}));
+    if let Some(secret) = secret.as_object_mut() {
+        secret.insert("type".to_owned(), "kubernetes.io/tls".into());
+    }
+    bench.apply(&secret)?;
+    let job = OrdersJob::new(bench);
+    for permission in permissions(bench, &job) {
+        permission.grant(bench)?;
+    }
+    let kafka = json!({
+        "bootstrapServers": bench.cluster().mutual_bootstrap(),
+        "tls": {
+            "caSecretRef": {"name": "kafka-ca", "key": "ca.crt"},
+            "clientCertificateSecretRef": {"name": "kafka-worker"},
+        },
+    });
+    bench.apply(&secured(job.manifest(bench)?, &kafka)?)?;
+    runs(bench, &job)?;
+    load.finish().map_err(Failure::means("write the input"))?;
+    let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
+    Ok(vec![bench.judge(trial)?])
+}
+
+fn prepared(bench: &Bench<'_>) -> Result<(String, Load), Failure> {
+    let input = bench.make_topic("orders", 2)?;
+    bench.make_topic("purchases", 2)?;
+    let load = bench.load(Plan::new(&input, 2, 2000).records(10_000))?;
+    authority(bench)?;
+    Ok((input, load))
+}
+
+fn authority(bench: &Bench<'_>) -> Result<(), Failure> {
+    let authority =
+        std::fs::read_to_string(bench.cluster().kafka_authority()).map_err(Failure::means("read the authority"))?;
+    bench.apply(&secret(bench, "kafka-ca", &json!({"ca.crt": authority})))
+}
+
+fn incompatible(bench: &Bench<'_>, job: &OrdersJob, reason: Reason, limit: Duration) -> Result<String, Failure> {
+    let refused = bench.until_condition(&job.name, ConditionType::BrokerCompatible, "False", reason, limit)?;
+    Ok(message(&refused, ConditionType::BrokerCompatible))
+}
+
+fn runs(bench: &Bench<'_>, job: &OrdersJob) -> Result<(), Failure> {
+    let is_ready = |job: &StreamJob| has(job, ConditionType::Ready, "True", None);
+    bench.until_job(&job.name, "the job to run with its permissions", SEEN_BY_ITSELF, is_ready).map(drop)
+}
+
+/// One line of the installation guide's table.
+#[derive(Debug, Clone)]
+struct Permission {
+    operation: &'static str,
+    /// `--topic` and the like.
+    kind: &'static str,
+    name: String,
+    is_prefix: bool,
+}
+
+impl Permission {
+    fn words(&self) -> Vec<&str> {
+        let mut words = vec!["--operation", self.operation, self.kind];
+        if !self.name.is_empty() {
+            words.push(&self.name);
+        }
+        if self.is_prefix {
+            words.extend(["--resource-pattern-type", "prefixed"]);
+        }
+        words
+    }
+
+    fn grant(&self, bench: &Bench<'_>) -> Result<(), Failure> {
+        bench.cluster().grant(User::Worker, &self.words()).map_err(Failure::means("grant a permission"))
+    }
+
+    fn revoke(&self, bench: &Bench<'_>) -> Result<(), Failure> {
+        bench.cluster().revoke(User::Worker, &self.words()).map_err(Failure::means("take a permission away"))
+    }
+}
+
+/// Whether the condition says which permission is missing.
+fn names(job: &StreamJob, condition: ConditionType, permission: &Permission) -> bool {
+    let told = message(job, condition);
+    let is_bad = has(job, condition, "True", None) || condition == ConditionType::BrokerCompatible;
+    // In the words of the tools that grant it.
+    let name = permission.name.trim_end_matches('-');
+    is_bad && told.contains(name) && told.to_lowercase().contains(&permission.operation.to_lowercase())
+}
+
+/// What the installation guide says a job needs, the operator's own last.
+fn permissions(bench: &Bench<'_>, job: &OrdersJob) -> Vec<Permission> {
     let name = format!("{}.{}", bench.namespace(), job.name);
-    let OrdersJob { input, output, .. } = job;
-    [
-        format!("--operation Read --operation Describe --topic {input}"),
-        format!("--operation Write --operation Describe --topic {output}"),
-        format!("--operation Read --operation Describe --group {name}"),
-        format!("--operation Write --operation Describe --transactional-id {name} --resource-pattern-type prefixed"),
-        "--operation Describe --cluster".to_owned(),
-        "--operation DescribeConfigs --cluster".to_owned(),
+    let permission =
+        |operation, kind, name: &str| Permission { operation, kind, name: name.to_owned(), is_prefix: false };
+    vec![
+        permission("Read", "--topic", &job.input),
+        permission("Write", "--topic", &job.output),
+        permission("Read", "--group", &name),
+        Permission { is_prefix: true, ..permission("Write", "--transactional-id", &format!("{name}-")) },
+        permission("DescribeConfigs", "--cluster", ""),
     ]
+}
+
+fn with_password(bench: &Bench<'_>) -> Value {
+    json!({
+        "bootstrapServers": bench.cluster().bootstrap_name(),
+        "tls": {"caSecretRef": {"name": "kafka-ca", "key": "ca.crt"}},
+        "sasl": {
+            "mechanism": "SCRAM-SHA-512",
+            "usernameSecretRef": {"name": "kafka-user", "key": "username"},
+            "passwordSecretRef": {"name": "kafka-user", "key": "password"},
+        },
+    })
 }
 
 fn credentials(bench: &Bench<'_>, password: &str) -> Result<(), Failure> {
@@ -86,18 +210,9 @@ fn secret(bench: &Bench<'_>, name: &str, data: &Value) -> Value {
     })
 }
 
-fn secured(job: StreamJob) -> Result<StreamJob, Failure> {
+fn secured(job: StreamJob, kafka: &Value) -> Result<StreamJob, Failure> {
     let mut job = job;
-    let kafka = json!({
-        "bootstrapServers": job.spec.kafka.bootstrap_servers,
-        "tls": {"caSecretRef": {"name": "kafka-ca", "key": "ca.crt"}},
-        "sasl": {
-            "mechanism": "SCRAM-SHA-512",
-            "usernameSecretRef": {"name": "kafka-user", "key": "username"},
-            "passwordSecretRef": {"name": "kafka-user", "key": "password"},
-        },
-    });
-    job.spec.kafka = serde_json::from_value(kafka).map_err(Failure::means("write the StreamJob"))?;
+    job.spec.kafka = serde_json::from_value(kafka.clone()).map_err(Failure::means("write the StreamJob"))?;
     for sink in &mut job.spec.pipeline.sinks {
         // The topic is there, and the job has no permission to make one.
         sink.kafka.create = None;

@@ -168,6 +168,10 @@ fn secrets(spec: &StreamJobSpec) -> BTreeMap<String, BTreeSet<String>> {
     for reference in tls.chain(sasl) {
         secrets.entry(reference.name.clone()).or_default().insert(reference.key.clone());
     }
+    if let Some(client) = spec.kafka.tls.as_ref().and_then(|tls| tls.client_certificate_secret_ref.as_ref()) {
+        let keys = secrets.entry(client.name.clone()).or_default();
+        keys.extend([names::TLS_CERTIFICATE, names::TLS_KEY].map(str::to_owned));
+    }
     secrets
 }
 

@@ -3,7 +3,7 @@
 use fencepost_crds::{
     conditions::Reason,
     names,
-    v1alpha1::{KafkaSpec, SecretKeyRef},
+    v1alpha1::{KafkaSpec, SecretKeyRef, SecretRef},
 };
 use fencepost_kafka::{
     error::chain,
@@ -28,6 +28,13 @@ pub(super) async fn settings(
             None => None,
         };
         settings = settings.with_tls(pem).map_err(|error| wrong(&error))?;
+        if let Some(SecretRef { name }) = &tls.client_certificate_secret_ref {
+            let field = "spec.kafka.tls.clientCertificateSecretRef";
+            let key = |key: &str| SecretKeyRef { name: name.clone(), key: key.to_owned() };
+            let certificate = read(&secrets, &key(names::TLS_CERTIFICATE), field).await?;
+            let private = read(&secrets, &key(names::TLS_KEY), field).await?;
+            settings = settings.with_client_certificate(certificate, private).map_err(|error| wrong(&error))?;
+        }
     }
     if let Some(sasl) = &kafka.sasl {
         let username = read(&secrets, &sasl.username_secret_ref, "spec.kafka.sasl.usernameSecretRef").await?;

@@ -8,8 +8,8 @@ use std::str::FromStr;
 
 use fencepost_crds::contract::ResolvedKafka;
 use fencepost_crds::v1alpha1::SaslMechanism;
-use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use zeroize::Zeroizing;
 
 use crate::error::Cause;
@@ -31,10 +31,21 @@ pub struct ConnectionSettings {
 }
 
 /// TLS.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct TlsSettings {
     /// PEM certificates of the authorities to trust. Absent: those of the system.
     pub ca_pem: Option<Vec<u8>>,
+    /// What is shown to the brokers. Absent: nothing.
+    pub client: Option<ClientCertificate>,
+}
+
+/// Who we are, for brokers that know their clients by certificate (mutual TLS).
+#[derive(Clone, Debug)]
+pub struct ClientCertificate {
+    /// PEM certificate and its chain.
+    pub certificate_pem: Vec<u8>,
+    /// PEM private key.
+    pub key_pem: Secret,
 }
 
 /// SASL.
@@ -151,6 +162,8 @@ impl SettingsError {
 }
 
 const CA: (&str, &str) = ("CA certificate", "spec.kafka.tls.caSecretRef");
+const CERTIFICATE: (&str, &str) = ("client certificate", "spec.kafka.tls.clientCertificateSecretRef");
+const KEY: (&str, &str) = ("key of the client certificate", "spec.kafka.tls.clientCertificateSecretRef");
 const USERNAME: (&str, &str) = ("SASL user name", "spec.kafka.sasl.usernameSecretRef");
 const PASSWORD: (&str, &str) = ("SASL password", "spec.kafka.sasl.passwordSecretRef");
 
@@ -184,7 +197,28 @@ impl ConnectionSettings {
                 return Err(SettingsError::Content { what: CA.0, problem: "not a PEM certificate", field: CA.1 });
             }
         }
-        self.tls = Some(TlsSettings { ca_pem });
+        self.tls = Some(TlsSettings { ca_pem, client: None });
+        Ok(self)
+    }
+
+    /// The same with a certificate of our own. Only together with TLS.
+    ///
+    /// # Errors
+    ///
+    /// [`SettingsError::Content`] when one of the two is not PEM of its kind, or there is no TLS.
+    pub fn with_client_certificate(mut self, certificate: Vec<u8>, key: Vec<u8>) -> Result<Self, SettingsError> {
+        let bad =
+            |(what, field): (&'static str, &'static str), problem| SettingsError::Content { what, problem, field };
+        let chain = CertificateDer::pem_slice_iter(&certificate).try_fold(0usize, |n, item| item.map(|_| n + 1));
+        if !matches!(chain, Ok(1..)) {
+            return Err(bad(CERTIFICATE, "not a PEM certificate"));
+        }
+        if PrivateKeyDer::from_pem_slice(&key).is_err() {
+            return Err(bad(KEY, "not a PEM private key, or protected by a password"));
+        }
+        let key_pem = Secret::new(text(key, KEY)?);
+        let tls = self.tls.as_mut().ok_or_else(|| bad(CERTIFICATE, "of no use without TLS"))?;
+        tls.client = Some(ClientCertificate { certificate_pem: certificate, key_pem });
         Ok(self)
     }
 
@@ -218,6 +252,9 @@ impl ConnectionSettings {
         if let Some(tls) = &kafka.tls {
             let pem = tls.ca_file.as_ref().map(|path| read(path, CA)).transpose()?;
             settings = settings.with_tls(pem)?;
+            if let (Some(certificate), Some(key)) = (&tls.certificate_file, &tls.key_file) {
+                settings = settings.with_client_certificate(read(certificate, CERTIFICATE)?, read(key, KEY)?)?;
+            }
         }
         if let Some(sasl) = &kafka.sasl {
             let username = read(&sasl.username_file, USERNAME)?;
@@ -227,7 +264,7 @@ impl ConnectionSettings {
         Ok(settings)
     }
 
-    /// The same as properties of librdkafka. One of the values is the password: not for logs.
+    /// The same as properties of librdkafka. Password and private key are among the values: not for logs.
     #[must_use]
     pub fn librdkafka(&self) -> Vec<(&'static str, String)> {
         let servers = self.bootstrap.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
@@ -245,6 +282,11 @@ impl ConnectionSettings {
                 Some(pem) => properties.push(("ssl.ca.pem", pem.into_owned())),
                 // Otherwise it depends on how OpenSSL was built whether any authority is found.
                 None => properties.push(("ssl.ca.location", "probe".to_owned())),
+            }
+            if let Some(client) = &tls.client {
+                let certificate = String::from_utf8_lossy(&client.certificate_pem).into_owned();
+                properties.push(("ssl.certificate.pem", certificate));
+                properties.push(("ssl.key.pem", client.key_pem.expose().to_owned()));
             }
         }
         if let Some(sasl) = &self.sasl {

@@ -26,7 +26,7 @@ pub enum User {
 }
 
 impl User {
-    pub(super) fn all() -> impl Iterator<Item = Self> {
+    pub(in crate::cluster) fn all() -> impl Iterator<Item = Self> {
         Self::iter()
     }
 
@@ -45,6 +45,8 @@ pub(super) fn port(security: Security) -> u16 {
     }
 }
 
+/// Where clients connect that show a certificate and have no password (only with [`Security::SaslSsl`]).
+pub(super) const MUTUAL_PORT: u16 = 9096;
 const CONTROLLER_PORT: u16 = 9094;
 const INTERNAL_PORT: u16 = 9095;
 
@@ -107,13 +109,18 @@ impl Server<'_> {
                 "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT".to_owned(),
             ],
             Security::SaslSsl => {
-                let clients = format!("CLIENTS://{address}:{port},INTERNAL://{address}:{INTERNAL_PORT}");
+                let clients = format!(
+                    "CLIENTS://{address}:{port},INTERNAL://{address}:{INTERNAL_PORT},MUTUAL://{address}:{MUTUAL_PORT}"
+                );
                 vec![
                     format!("listeners={clients},{controller}"),
                     format!("advertised.listeners={clients}"),
                     // Brokers know each other by certificate: SCRAM needs a cluster that is up already.
                     "inter.broker.listener.name=INTERNAL".to_owned(),
-                    "listener.security.protocol.map=CLIENTS:SASL_SSL,CONTROLLER:SSL,INTERNAL:SSL".to_owned(),
+                    "listener.security.protocol.map=CLIENTS:SASL_SSL,CONTROLLER:SSL,INTERNAL:SSL,MUTUAL:SSL".to_owned(),
+                    "listener.name.mutual.ssl.client.auth=required".to_owned(),
+                    // A certificate's common name is a user as good as a name with a password.
+                    "ssl.principal.mapping.rules=RULE:^.*CN=([^,]+).*$/$1/".to_owned(),
                     "listener.name.controller.ssl.client.auth=required".to_owned(),
                     "listener.name.internal.ssl.client.auth=required".to_owned(),
                     "listener.name.clients.sasl.enabled.mechanisms=SCRAM-SHA-512".to_owned(),
@@ -125,7 +132,7 @@ impl Server<'_> {
                     "ssl.truststore.type=PEM".to_owned(),
                     format!("ssl.truststore.location={}", self.authority.display()),
                     "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer".to_owned(),
-                    format!("super.users=User:{};User:CN={BROKER_NAME}", User::Admin),
+                    format!("super.users=User:{};User:{BROKER_NAME}", User::Admin),
                 ]
             }
         }

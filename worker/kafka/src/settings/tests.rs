@@ -39,7 +39,7 @@ fn secrets_are_read_from_files_and_lose_one_line_end() {
     fs::write(path("password"), "se cret \r\n").unwrap();
     let kafka = ResolvedKafka {
         bootstrap_servers: "kafka:9092".to_owned(),
-        tls: Some(ResolvedTls { ca_file: Some(path("ca")) }),
+        tls: Some(ResolvedTls { ca_file: Some(path("ca")), ..ResolvedTls::default() }),
         sasl: Some(ResolvedSasl {
             mechanism: SaslMechanism::ScramSha512,
             username_file: path("user"),
@@ -80,7 +80,7 @@ fn librdkafka_accepts_every_property() {
 fn a_missing_file_names_itself_and_the_field() {
     let kafka = ResolvedKafka {
         bootstrap_servers: "kafka:9092".to_owned(),
-        tls: Some(ResolvedTls { ca_file: Some("/nowhere/ca.crt".to_owned()) }),
+        tls: Some(ResolvedTls { ca_file: Some("/nowhere/ca.crt".to_owned()), ..ResolvedTls::default() }),
         sasl: None,
     };
     let error = ConnectionSettings::from_resolved(&kafka, "x").unwrap_err();
