@@ -24,6 +24,19 @@ pub(crate) struct Graph {
     pub(crate) used_columns: BTreeMap<usize, BTreeSet<usize>>,
 }
 
+impl Graph {
+    /// How many rows one record can become, at the operator where it becomes the most.
+    pub(crate) fn rows_of_a_record(&self) -> usize {
+        let mut rows: Vec<usize> = Vec::with_capacity(self.nodes.len());
+        for node in &self.nodes {
+            let of_inputs =
+                node.inputs.iter().filter_map(|i| rows.get(*i)).fold(0, |sum: usize, n| sum.saturating_add(*n));
+            rows.push(if let StreamOperator::Source { .. } = node.operator { 1 } else { of_inputs });
+        }
+        rows.into_iter().max().unwrap_or_default()
+    }
+}
+
 /// An operator and where its rows come from.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {

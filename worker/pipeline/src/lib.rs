@@ -51,6 +51,7 @@ mod pipeline;
 mod plan;
 pub mod records;
 mod sql;
+mod stack;
 mod types;
 mod violation;
 

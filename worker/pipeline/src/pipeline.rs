@@ -28,6 +28,9 @@ pub enum ProcessError {
     /// The expressions of a plan could not be built.
     #[error("cannot build the expressions of the pipeline")]
     Instantiate(#[source] DataFusionError),
+    /// Expressions are built on a thread of their own.
+    #[error("cannot start a thread to build the expressions of the pipeline")]
+    Thread(#[source] std::io::Error),
     /// The source is not of this pipeline.
     #[error("the pipeline has no source {}", .0.0)]
     UnknownSource(SourceId),

@@ -1,7 +1,7 @@
 //! Checks a pipeline and turns it into something that can be instantiated, or says everything that is wrong with it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::catch_unwind;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema};
@@ -20,11 +20,15 @@ use crate::sql::functions::Functions;
 use crate::sql::names::Names;
 use crate::sql::planner::{self, PlannedStatement};
 use crate::sql::{self, Statement, StatementKind};
+use crate::stack::on_large_stack;
 use crate::types::{ColumnType, sql_name};
 use crate::violation::{Reason, sql_violation, violation};
 
 mod report;
 mod signature;
+
+/// Rows that one record may become.
+const MAX_ROWS: usize = 1000;
 
 pub use report::plan_report;
 
@@ -69,6 +73,8 @@ pub struct Plan {
     sources: Vec<PlannedSource>,
     sinks: Vec<PlannedSink>,
     graph: Graph,
+    /// The operators of the graph, for people.
+    operators: Vec<String>,
     /// For each source, the declared columns that are decoded.
     decoded: Vec<Vec<usize>>,
     signature: String,
@@ -81,11 +87,13 @@ pub struct Plan {
 /// Everything that keeps it from running, each with the field of the spec, and for SQL with line and column. Problems that only
 /// follow from others are left out.
 pub fn plan(spec: &PipelineSpec) -> Result<Plan, Vec<Violation>> {
-    // Constants are evaluated while planning, by functions that are not ours. An answer is better than a dead planner.
-    catch_unwind(|| plan_inner(spec)).unwrap_or_else(|panic| {
-        let message = format!("a function panicked on constants: {}", panic_message(&*panic));
-        Err(vec![sql_violation(Reason::UnsupportedSql, None, message)])
-    })
+    let refuse = |message| Err(vec![sql_violation(Reason::UnsupportedSql, None, message)]);
+    match on_large_stack(|| plan_inner(spec)) {
+        Ok(Ok(planned)) => planned,
+        // Constants are evaluated while planning, by functions that are not ours. An answer is better than a dead planner.
+        Ok(Err(panic)) => refuse(format!("a function panicked on constants: {}", panic_message(&*panic))),
+        Err(error) => refuse(format!("cannot start a thread to plan: {error}")),
+    }
 }
 
 fn plan_inner(spec: &PipelineSpec) -> Result<Plan, Vec<Violation>> {
@@ -112,12 +120,13 @@ fn plan_inner(spec: &PipelineSpec) -> Result<Plan, Vec<Violation>> {
     }
     let graph = compile::compile(&planned)?;
     violations.extend(check_sources_used(spec, &graph));
+    violations.extend(check_rows(&graph));
     if !violations.is_empty() {
         return Err(violations);
     }
     let plan = build(spec, columns, layouts, graph, &statements);
     // What cannot be instantiated is found now, not in a worker.
-    match plan.instantiate() {
+    match plan.build() {
         Ok(_) => Ok(plan),
         Err(error) => Err(vec![sql_violation(Reason::UnsupportedSql, None, describe(&error))]),
     }
@@ -153,8 +162,13 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// [`plan`] has tried it, so an error is a bug.
+    /// [`plan`] has tried it, so an error is a bug, or there is no memory for another thread.
     pub fn instantiate(&self) -> Result<Pipeline, ProcessError> {
+        let built = on_large_stack(|| self.build()).map_err(ProcessError::Thread)?;
+        built.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    fn build(&self) -> Result<Pipeline, ProcessError> {
         let clock = Clock::default();
         let sink = |name: &str| self.sinks.iter().position(|s| s.name == name);
         let evaluator = Evaluator::new(&self.graph, &self.decoded, sink, &clock).map_err(ProcessError::Instantiate)?;
@@ -347,6 +361,13 @@ fn compare_columns(sink: &str, first: &[(String, DataType)], insert: &PlannedSta
     Some(sql_violation(Reason::SinkColumnsDiffer, insert.position, message))
 }
 
+/// A view that unites another view with itself doubles every record, and thirty of them make a billion rows of it.
+fn check_rows(graph: &Graph) -> Option<Violation> {
+    let rows = graph.rows_of_a_record();
+    let message = || format!("the UNION ALLs make up to {rows} rows of one record, at most {MAX_ROWS} are possible");
+    (rows > MAX_ROWS).then(|| sql_violation(Reason::UnsupportedSql, None, message()))
+}
+
 fn check_sources_used(spec: &PipelineSpec, graph: &Graph) -> Vec<Violation> {
     let mut violations = Vec::new();
     for (i, source) in spec.sources.iter().enumerate() {
@@ -395,5 +416,7 @@ fn build(
             layout,
         })
     });
-    Plan { sinks: sinks.collect(), sources, graph, decoded, signature: signature::signature(spec, statements) }
+    let sinks: Vec<_> = sinks.collect();
+    let operators = report::operators(&graph, &sources, &sinks);
+    Plan { sinks, sources, graph, operators, decoded, signature: signature::signature(spec, statements) }
 }

@@ -10,6 +10,7 @@ use fencepost_crds::v1alpha1::Violation;
 
 pub(crate) mod catalog;
 mod check;
+mod depth;
 mod dialect;
 mod errors;
 pub(crate) use errors::describe;

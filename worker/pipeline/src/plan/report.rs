@@ -1,8 +1,8 @@
 use fencepost_crds::contract::{CONTRACT_VERSION, PlanReport, StageReport, TopicRole, TopicUse};
 use fencepost_crds::v1alpha1::{Guarantee, PipelineSpec, SinkGuarantee};
 
-use super::{Plan, PlannedSource, plan};
-use crate::compile::StreamOperator;
+use super::{Plan, PlannedSink, PlannedSource, plan};
+use crate::compile::{Graph, StreamOperator};
 use crate::sql;
 
 /// The answer to "can this worker run this pipeline, and how": a plan, or what is wrong.
@@ -36,37 +36,11 @@ impl Plan {
 
     /// Nothing is exchanged between tasks, so all operators are one stage.
     fn stage(&self) -> StageReport {
-        let mut operators: Vec<String> = Vec::new();
-        for (i, node) in self.graph.nodes.iter().enumerate() {
-            let inputs: Vec<String> = node.inputs.iter().map(|n| format!("#{n}")).collect();
-            let from = if inputs.is_empty() { String::new() } else { format!(" of {}", inputs.join(", ")) };
-            operators.push(format!("#{i} {}{from}", self.describe(&node.operator)));
-        }
-        for (sink, node) in &self.graph.outputs {
-            let topic = self.sinks.iter().find(|s| s.name == *sink).map(|s| s.topic.as_ref()).unwrap_or_default();
-            operators.push(format!("sink {sink} (topic {topic}, json) of #{node}"));
-        }
         StageReport {
             id: 0,
-            operators,
+            operators: self.operators.clone(),
             sources: self.sources.iter().map(|s| s.name.clone()).collect(),
             sinks: self.sinks.iter().map(|s| s.name.clone()).collect(),
-        }
-    }
-
-    fn describe(&self, operator: &StreamOperator) -> String {
-        match operator {
-            StreamOperator::Source { source, .. } => match self.sources.get(*source) {
-                Some(source) => describe_source(source),
-                None => "source".to_owned(),
-            },
-            StreamOperator::Select { columns } => format!("view, {} columns", columns.len()),
-            StreamOperator::Filter { predicate, .. } => format!("filter {}", sql::text(predicate)),
-            StreamOperator::Project { exprs, .. } => {
-                format!("project {}", exprs.iter().map(sql::text).collect::<Vec<_>>().join(", "))
-            }
-            StreamOperator::Union => "union".to_owned(),
-            StreamOperator::Empty => "nothing (the condition is never true)".to_owned(),
         }
     }
 
@@ -80,6 +54,37 @@ impl Plan {
             .filter_map(|s| s.dead_letter_topic.as_ref().map(|t| topic(t, TopicRole::DeadLetter, &s.name)));
         let sinks = self.sinks.iter().map(|s| topic(&s.topic, TopicRole::Sink, &s.name));
         sources.chain(dead_letters).chain(sinks).collect()
+    }
+}
+
+/// The operators and what is written, a line each.
+pub(super) fn operators(graph: &Graph, sources: &[PlannedSource], sinks: &[PlannedSink]) -> Vec<String> {
+    let mut operators: Vec<String> = Vec::new();
+    for (i, node) in graph.nodes.iter().enumerate() {
+        let inputs: Vec<String> = node.inputs.iter().map(|n| format!("#{n}")).collect();
+        let from = if inputs.is_empty() { String::new() } else { format!(" of {}", inputs.join(", ")) };
+        operators.push(format!("#{i} {}{from}", describe(&node.operator, sources)));
+    }
+    for (sink, node) in &graph.outputs {
+        let topic = sinks.iter().find(|s| s.name == *sink).map(|s| s.topic.as_ref()).unwrap_or_default();
+        operators.push(format!("sink {sink} (topic {topic}, json) of #{node}"));
+    }
+    operators
+}
+
+fn describe(operator: &StreamOperator, sources: &[PlannedSource]) -> String {
+    match operator {
+        StreamOperator::Source { source, .. } => match sources.get(*source) {
+            Some(source) => describe_source(source),
+            None => "source".to_owned(),
+        },
+        StreamOperator::Select { columns } => format!("view, {} columns", columns.len()),
+        StreamOperator::Filter { predicate, .. } => format!("filter {}", sql::text(predicate)),
+        StreamOperator::Project { exprs, .. } => {
+            format!("project {}", exprs.iter().map(sql::text).collect::<Vec<_>>().join(", "))
+        }
+        StreamOperator::Union => "union".to_owned(),
+        StreamOperator::Empty => "nothing (the condition is never true)".to_owned(),
     }
 }
 

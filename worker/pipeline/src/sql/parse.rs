@@ -4,7 +4,7 @@ use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use fencepost_crds::v1alpha1::Violation;
 
 use super::dialect::PipelineDialect;
-use super::position;
+use super::{depth, position};
 use crate::violation::{Position, Reason, sql_violation};
 
 /// Nesting of expressions. The parser and the planner are recursive.
@@ -37,6 +37,14 @@ pub(super) fn parse(sql: &str) -> (Vec<Statement>, Vec<Violation>) {
 }
 
 fn parse_one(tokens: &[TokenWithSpan]) -> Result<Statement, Violation> {
+    if let Some(at) = depth::too_deep(tokens) {
+        let limit = depth::MAX_DEPTH;
+        let message = format!(
+            "here the statement has more than {limit} levels of operators, parentheses and UNIONs; split it with views, or use IN \
+             instead of many ORs"
+        );
+        return Err(sql_violation(Reason::UnsupportedSql, Some(at), message));
+    }
     let mut parser =
         Parser::new(&PipelineDialect).with_recursion_limit(RECURSION_LIMIT).with_tokens_with_locations(tokens.to_vec());
     let statement = parser.parse_statement().map_err(|e| syntax_violation(e, tokens))?;

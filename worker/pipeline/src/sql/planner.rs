@@ -19,7 +19,7 @@ use datafusion_sql::sqlparser::ast::{self, Query, Select, SelectItem, SetExpr, S
 use fencepost_crds::v1alpha1::Violation;
 
 use super::catalog::{Catalog, Table, TableKind};
-use super::{Statement, StatementKind, errors, locate, position};
+use super::{Statement, StatementKind, depth, errors, locate, position};
 use crate::violation::{Position, Reason, sql_violation};
 
 /// A statement with its plan.
@@ -102,6 +102,7 @@ fn plan_one(
         }
     };
     violations.extend(check_columns(statement, &raw));
+    violations.extend(check_depth(statement, &raw));
     if !violations.is_empty() {
         return Err(violations);
     }
@@ -189,6 +190,18 @@ fn check_names(catalog: &Catalog, statement: &Statement) -> Vec<Violation> {
         violations.push(sql_violation(Reason::UnknownTable, relation.position, message));
     }
     violations
+}
+
+/// Views become a part of what reads them, and their expressions a part of its expressions.
+fn check_depth(statement: &Statement, plan: &LogicalPlan) -> Option<Violation> {
+    if depth::of_plan(plan) <= depth::MAX_PLAN_DEPTH {
+        return None;
+    }
+    let message = format!(
+        "together with the views that it reads, the query has more than {} levels of operators; use fewer views on top of each other",
+        depth::MAX_PLAN_DEPTH
+    );
+    Some(sql_violation(Reason::UnsupportedSql, statement.position(), message))
 }
 
 /// As many names as columns, each column has one, and no two are the same.
