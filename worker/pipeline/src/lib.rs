@@ -47,6 +47,7 @@ mod compile;
 mod decode;
 mod encode;
 mod evaluate;
+mod limits;
 mod pipeline;
 mod plan;
 pub mod records;
@@ -55,6 +56,7 @@ mod stack;
 mod types;
 mod violation;
 
+pub use limits::OutputLimits;
 pub use pipeline::{Pipeline, ProcessError};
 pub use plan::{Plan, PlannedSink, PlannedSource, plan, plan_report};
 pub use records::{BadRecord, Destination, Header, OutputBatch, Processed, RawRecord, SinkId, SourceId};

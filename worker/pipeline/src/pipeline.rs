@@ -1,19 +1,23 @@
 //! One processing thread's pipeline: decode, evaluate, encode, and set bad records apart.
 
-use std::ops::ControlFlow;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
 use arrow::error::ArrowError;
 use datafusion_common::DataFusionError;
 use fencepost_crds::v1alpha1::OnBadRecord;
 
 use crate::clock::Clock;
-use crate::decode::{AtBadRecord, Decoded, Decoder};
+use crate::decode::{AtBadRecord, Decoder};
 use crate::encode::SinkLayout;
-use crate::evaluate::{Evaluator, Rows};
-use crate::records::{BadRecord, Destination, Header, OutputBatch, Processed, RawRecord, SourceId};
+use crate::evaluate::Evaluator;
+use crate::limits::OutputLimits;
+use crate::records::{BadRecord, Destination, OutputBatch, Processed, RawRecord, SourceId};
+
+mod dead_letter;
+mod isolation;
+
+use isolation::Isolation;
 
 /// Bytes that a batch may have: the columns of a batch are addressed with 31 bits.
 const MAX_BATCH_BYTES: usize = i32::MAX as usize;
@@ -63,6 +67,8 @@ pub struct Pipeline {
     sources: Vec<SourcePipeline>,
     evaluator: Evaluator,
     layouts: Vec<SinkLayout>,
+    /// By topic; the default for those that are not in it.
+    limits: BTreeMap<String, OutputLimits>,
     clock: Clock,
 }
 
@@ -73,10 +79,20 @@ impl Pipeline {
         layouts: Vec<SinkLayout>,
         clock: Clock,
     ) -> Self {
-        Self { sources, evaluator, layouts, clock }
+        Self { sources, evaluator, layouts, limits: BTreeMap::new(), clock }
     }
 
-    /// Processes records of a source, of any of its partitions. `now_ms` is what `now()` gives.
+    /// Says what the brokers take for a topic, be it of a sink or of dead letters. Until it is said, Kafka's defaults are assumed.
+    pub fn set_output_limits(&mut self, topic: impl Into<String>, limits: OutputLimits) {
+        self.limits.insert(topic.into(), limits);
+    }
+
+    fn limits(&self, topic: &str) -> OutputLimits {
+        self.limits.get(topic).copied().unwrap_or_default()
+    }
+
+    /// Processes records of a source, of any of its partitions. `now_ms` is what `now()` gives, and what the timestamps of outputs may
+    /// not be too far ahead of.
     ///
     /// The records of a partition must come in their order; the records of an output then come in the order of the records they
     /// were made from.
@@ -98,27 +114,20 @@ impl Pipeline {
             OnBadRecord::Skip | OnBadRecord::DeadLetter => AtBadRecord::GoOn,
         };
         let decoded = from.decoder.decode(records, at_bad).map_err(ProcessError::Columns)?;
-        let mut isolation = Isolation::new(self, source, at_bad, decoded);
-        isolation.run();
-        let Isolation { chunks, mut bad, .. } = isolation;
-        bad.sort_unstable_by_key(|(record, _)| *record);
-        self.finish(source, records, &chunks, bad)
+        let (outputs, bad) = Isolation::new(self, source, now_ms, at_bad, decoded).run(records)?;
+        let outputs = outputs.into_iter().flatten().collect();
+        Ok(self.finish(source, from, records, outputs, bad))
     }
 
     fn finish(
         &self,
         source: SourceId,
+        from: &SourcePipeline,
         records: &[RawRecord<'_>],
-        chunks: &[Vec<Rows>],
+        outputs: Vec<OutputBatch>,
         bad: Vec<(u32, String)>,
-    ) -> Result<Processed, ProcessError> {
-        let from = self.sources.get(source.0).ok_or(ProcessError::UnknownSource(source))?;
-        let mut processed = Processed { consumed: records.len(), ..Processed::default() };
-        for (layout, chunks) in self.layouts.iter().zip(chunks) {
-            if !chunks.is_empty() {
-                processed.outputs.push(layout.encode(chunks).map_err(ProcessError::Encode)?);
-            }
-        }
+    ) -> Processed {
+        let mut processed = Processed { outputs, consumed: records.len(), ..Processed::default() };
         let mut dead_letters = from
             .dead_letter_topic
             .as_ref()
@@ -128,7 +137,8 @@ impl Pipeline {
             let Some(record) = records.get(index) else { continue };
             let reason = fencepost_crds::conditions::clamp(&reason, MAX_REASON);
             if let Some(dead_letters) = &mut dead_letters {
-                dead_letter(dead_letters, &from.topic, record, &reason);
+                let limits = self.limits(dead_letters.topic());
+                dead_letter::push(dead_letters, &from.topic, record, &reason, limits);
             }
             let bad = BadRecord { partition: record.partition, offset: record.offset, reason };
             if from.on_bad_record == OnBadRecord::Fail {
@@ -139,109 +149,17 @@ impl Pipeline {
             processed.bad.push(bad);
         }
         processed.outputs.extend(dead_letters.filter(|d| !d.is_empty()));
-        Ok(processed)
+        processed
     }
 }
 
 fn check_size(source: &SourcePipeline, records: &[RawRecord<'_>]) -> Result<(), ProcessError> {
-    let of_record = |r: &RawRecord<'_>| {
-        let headers: usize = r.headers.iter().map(|h| h.value.map_or(0, <[u8]>::len)).sum();
-        r.key.map_or(0, <[u8]>::len) + r.value.map_or(0, <[u8]>::len) + headers + source.topic.len()
-    };
-    let bytes = records.iter().map(of_record).fold(0, usize::saturating_add);
+    let bytes = records.iter().map(|r| r.byte_len() + source.topic.len()).fold(0, usize::saturating_add);
     // Rows are counted with 32 bits, so records without any byte count as well.
     if bytes.saturating_add(records.len()) > MAX_BATCH_BYTES {
         return Err(ProcessError::BatchTooLarge { bytes });
     }
     Ok(())
-}
-
-/// The record as it was, with headers that say where it was and why it is here.
-fn dead_letter(batch: &mut OutputBatch, topic: &str, record: &RawRecord<'_>, reason: &str) {
-    let partition = record.partition.to_string();
-    let offset = record.offset.to_string();
-    let ours = [
-        ("fencepost.source.topic", topic),
-        ("fencepost.source.partition", &partition),
-        ("fencepost.source.offset", &offset),
-        ("fencepost.reason", reason),
-    ];
-    let ours = ours.into_iter().map(|(name, value)| Header { name, value: Some(value.as_bytes()) });
-    batch.push(record.key, record.value, None, record.headers.iter().copied().chain(ours));
-}
-
-/// Evaluates a batch; where that fails, its halves, down to the records that fail alone.
-struct Isolation<'a> {
-    pipeline: &'a Pipeline,
-    source: SourceId,
-    at_bad: AtBadRecord,
-    batch: RecordBatch,
-    /// For each row of the batch: its record.
-    records: Vec<u32>,
-    /// Rows by sink.
-    chunks: Vec<Vec<Rows>>,
-    bad: Vec<(u32, String)>,
-}
-
-impl<'a> Isolation<'a> {
-    fn new(pipeline: &'a Pipeline, source: SourceId, at_bad: AtBadRecord, decoded: Decoded) -> Self {
-        let Decoded { batch, rows, bad } = decoded;
-        let chunks = vec![Vec::new(); pipeline.layouts.len()];
-        Self { pipeline, source, at_bad, batch, records: rows, chunks, bad }
-    }
-
-    fn run(&mut self) {
-        match self.range(0, self.records.len()) {
-            ControlFlow::Continue(()) | ControlFlow::Break(()) => {}
-        }
-    }
-
-    fn range(&mut self, start: usize, len: usize) -> ControlFlow<()> {
-        if len == 0 {
-            return ControlFlow::Continue(());
-        }
-        let reason = match self.evaluate(start, len) {
-            Ok(rows) => {
-                for (sink, rows) in rows {
-                    if let Some(chunks) = self.chunks.get_mut(sink) {
-                        chunks.push(rows);
-                    }
-                }
-                return ControlFlow::Continue(());
-            }
-            Err(reason) => reason,
-        };
-        if len > 1 {
-            let half = len / 2;
-            self.range(start, half)?;
-            return self.range(start + half, len - half);
-        }
-        if let Some(record) = self.records.get(start) {
-            self.bad.push((*record, reason));
-        }
-        match self.at_bad {
-            AtBadRecord::Stop => ControlFlow::Break(()),
-            AtBadRecord::GoOn => ControlFlow::Continue(()),
-        }
-    }
-
-    fn evaluate(&self, start: usize, len: usize) -> Result<Vec<(usize, Rows)>, String> {
-        let batch = self.batch.slice(start, len);
-        let first = u32::try_from(start).unwrap_or(u32::MAX);
-        // Hundreds of functions of others run on bytes of strangers. A panic in one of them is that record's fault for us; there
-        // is no state that could be left half changed.
-        let evaluated =
-            catch_unwind(AssertUnwindSafe(|| self.pipeline.evaluator.evaluate(self.source.0, &batch, first)));
-        let rows = evaluated
-            .map_err(|panic| format!("a function panicked: {}", panic_message(&*panic)))?
-            .map_err(|error| error.to_string())?;
-        for (sink, rows) in &rows {
-            if let Some(layout) = self.pipeline.layouts.get(*sink) {
-                layout.check(&rows.batch)?;
-            }
-        }
-        Ok(rows)
-    }
 }
 
 /// What a panic said.

@@ -34,6 +34,14 @@ pub struct RawRecord<'a> {
     pub headers: Vec<Header<'a>>,
 }
 
+impl RawRecord<'_> {
+    /// Bytes of the key, the value and the headers' values.
+    pub(crate) fn byte_len(&self) -> usize {
+        let headers: usize = self.headers.iter().map(|h| h.value.map_or(0, <[u8]>::len)).sum();
+        self.key.map_or(0, <[u8]>::len) + self.value.map_or(0, <[u8]>::len) + headers
+    }
+}
+
 /// A header of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header<'a> {
@@ -91,6 +99,21 @@ impl OutputBatch {
             && timestamps.as_ref().is_none_or(|t| t.len() == len)
             && headers.as_ref().is_none_or(|h| h.len() == len);
         aligned.then_some(Self { topic, destination, keys, values, timestamps, headers })
+    }
+
+    /// Adds the records of another batch that was made in the same way.
+    pub(crate) fn append(&mut self, other: Self) {
+        let (len, more) = (self.len(), other.len());
+        self.keys.append(other.keys);
+        self.values.append(other.values);
+        if self.timestamps.is_some() || other.timestamps.is_some() {
+            let timestamps = self.timestamps.get_or_insert_with(|| vec![None; len]);
+            timestamps.extend(other.timestamps.unwrap_or_else(|| vec![None; more]));
+        }
+        if self.headers.is_some() || other.headers.is_some() {
+            let headers = self.headers.get_or_insert_with(|| HeadersColumn::of_empty_rows(len));
+            headers.append(other.headers.unwrap_or_else(|| HeadersColumn::of_empty_rows(more)));
+        }
     }
 
     /// Adds a record.

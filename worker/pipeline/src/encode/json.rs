@@ -118,8 +118,9 @@ impl<'a> JsonColumn<'a> {
         })
     }
 
-    /// Writes the value of a row.
-    pub(super) fn write(&self, row: usize, out: &mut Vec<u8>) {
+    /// Writes the value of a row. Arrays stop behind `stop` bytes of output, where it is too large anyway: NULLs take no memory in a
+    /// column, and four bytes each in JSON.
+    pub(super) fn write(&self, row: usize, stop: usize, out: &mut Vec<u8>) {
         if self.is_null(row) {
             out.extend_from_slice(b"null");
             return;
@@ -148,16 +149,16 @@ impl<'a> JsonColumn<'a> {
             Kind::List(a, elements) => {
                 let offsets = a.value_offsets();
                 let end = |i: usize| offsets.get(i).and_then(|o| usize::try_from(*o).ok()).unwrap_or_default();
-                write_array(elements, end(row)..end(row + 1), out);
+                write_array(elements, end(row)..end(row + 1), stop, out);
             }
             Kind::LargeList(a, elements) => {
                 let offsets = a.value_offsets();
                 let end = |i: usize| offsets.get(i).and_then(|o| usize::try_from(*o).ok()).unwrap_or_default();
-                write_array(elements, end(row)..end(row + 1), out);
+                write_array(elements, end(row)..end(row + 1), stop, out);
             }
             Kind::FixedSizeList(a, elements) => {
                 let size = usize::try_from(a.value_length()).unwrap_or_default();
-                write_array(elements, row * size..(row + 1) * size, out);
+                write_array(elements, row * size..(row + 1) * size, stop, out);
             }
             Kind::Struct(fields) => {
                 out.push(b'{');
@@ -166,7 +167,7 @@ impl<'a> JsonColumn<'a> {
                         out.push(b',');
                     }
                     out.extend_from_slice(prefix);
-                    column.write(row, out);
+                    column.write(row, stop, out);
                 }
                 out.push(b'}');
             }
@@ -308,13 +309,16 @@ fn write_quoted(write: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-fn write_array(elements: &JsonColumn<'_>, range: std::ops::Range<usize>, out: &mut Vec<u8>) {
+fn write_array(elements: &JsonColumn<'_>, range: std::ops::Range<usize>, stop: usize, out: &mut Vec<u8>) {
     out.push(b'[');
     for (i, element) in range.enumerate() {
         if i > 0 {
             out.push(b',');
         }
-        elements.write(element, out);
+        if out.len() > stop {
+            break;
+        }
+        elements.write(element, stop, out);
     }
     out.push(b']');
 }

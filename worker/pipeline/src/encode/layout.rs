@@ -12,7 +12,8 @@ use crate::violation::{Reason, violation};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SinkLayout {
     pub(super) sink: usize,
-    pub(super) topic: Arc<str>,
+    pub(super) name: String,
+    pub(crate) topic: Arc<str>,
     pub(super) value: Vec<ObjectField>,
     pub(super) key: KeyLayout,
     pub(super) timestamp: Option<usize>,
@@ -45,6 +46,7 @@ impl SinkLayout {
         };
         Ok(Self {
             sink,
+            name: spec.name.clone(),
             topic: Arc::from(spec.kafka.topic.as_str()),
             value: in_value.iter().filter_map(field).collect(),
             key,

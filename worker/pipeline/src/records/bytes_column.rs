@@ -25,6 +25,14 @@ impl BytesColumn {
         self.end(value.is_some());
     }
 
+    /// Adds the values of another column.
+    pub(crate) fn append(&mut self, other: Self) {
+        let start = self.data.len();
+        self.data.extend(other.data);
+        self.ends.extend(other.ends.into_iter().map(|end| start + end));
+        self.valid.extend(other.valid);
+    }
+
     /// The buffer, to write the next value into. [`Self::end`] ends it.
     pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.data

@@ -23,6 +23,16 @@ impl HeadersColumn {
         Self { ends: vec![0; rows], ..Self::default() }
     }
 
+    /// Adds the headers of other records.
+    pub(crate) fn append(&mut self, other: Self) {
+        let (start, first) = (self.data.len(), self.entries.len());
+        let moved = |range: Range<usize>| start + range.start..start + range.end;
+        self.data.extend(other.data);
+        self.entries
+            .extend(other.entries.into_iter().map(|e| Entry { name: moved(e.name), value: e.value.map(moved) }));
+        self.ends.extend(other.ends.into_iter().map(|end| first + end));
+    }
+
     pub(crate) fn add(&mut self, header: Header<'_>) {
         let name = self.store(header.name.as_bytes());
         let value = header.value.map(|v| self.store(v));
