@@ -51,6 +51,7 @@ mod limits;
 mod pipeline;
 mod plan;
 pub mod records;
+mod size;
 mod sql;
 mod stack;
 mod types;

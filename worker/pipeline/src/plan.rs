@@ -17,6 +17,7 @@ use crate::evaluate::Evaluator;
 use crate::pipeline::{Pipeline, ProcessError, SourcePipeline, panic_message};
 use crate::sql::catalog::{Catalog, Table, TableKind};
 use crate::sql::functions::Functions;
+use crate::sql::guard;
 use crate::sql::names::Names;
 use crate::sql::planner::{self, PlannedStatement};
 use crate::sql::{self, Statement, StatementKind};
@@ -97,6 +98,7 @@ pub fn plan(spec: &PipelineSpec) -> Result<Plan, Vec<Violation>> {
 }
 
 fn plan_inner(spec: &PipelineSpec) -> Result<Plan, Vec<Violation>> {
+    guard::start_planning();
     let (columns, mut violations) = declared_columns(&spec.sources);
     violations.extend(check_table_names(spec));
     let mut statements = match sql::read(&spec.sql) {

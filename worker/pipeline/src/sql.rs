@@ -15,7 +15,7 @@ mod dialect;
 mod errors;
 pub(crate) use errors::describe;
 pub(crate) mod functions;
-mod guard;
+pub(crate) mod guard;
 mod locate;
 pub(crate) mod names;
 mod parse;
