@@ -12,7 +12,7 @@ use crate::violation::Position;
 pub(super) const MAX_DEPTH: usize = 200;
 
 /// Levels that a plan may have, those of its expressions included.
-pub(super) const MAX_PLAN_DEPTH: usize = 400;
+pub(super) const MAX_PLAN_DEPTH: usize = 300;
 
 /// The place at which the text goes deeper than [`MAX_DEPTH`].
 pub(super) fn too_deep(tokens: &[TokenWithSpan]) -> Option<Position> {
