@@ -222,11 +222,24 @@ pub enum Brokers {
     Three,
 }
 
+/// What a cluster is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Parts {
+    /// Kubernetes and Kafka.
+    #[default]
+    Everything,
+    /// Brokers alone. The namespace of the control plane is there, from which they are reached, and nothing runs in it.
+    Kafka,
+}
+
 /// What a cluster is to be.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterSpec {
     /// Its name.
     pub name: ClusterName,
+    /// What it is made of.
+    #[serde(default)]
+    pub parts: Parts,
     /// Kubernetes nodes; 0 stands for the default of 2.
     pub nodes: u8,
     /// Kafka brokers.
@@ -239,7 +252,11 @@ impl ClusterSpec {
     /// The Kubernetes nodes.
     #[must_use]
     pub fn nodes(&self) -> Vec<Node> {
-        let count = if self.nodes == 0 { 2 } else { self.nodes };
+        let count = match (self.parts, self.nodes) {
+            (Parts::Kafka, _) => 0,
+            (Parts::Everything, 0) => 2,
+            (Parts::Everything, nodes) => nodes,
+        };
         (1..=count).map(Node::numbered).collect()
     }
 
@@ -446,7 +463,7 @@ impl Cluster {
 
 #[cfg(test)]
 mod tests {
-    use super::{ClusterName, ClusterSpec};
+    use super::{ClusterName, ClusterSpec, Parts};
 
     #[test]
     fn a_name_is_short_and_never_the_beginning_of_another_clusters_namespaces() {
@@ -470,5 +487,13 @@ mod tests {
     fn the_default_has_two_nodes_and_one_broker() {
         let spec = ClusterSpec::default();
         assert_eq!((spec.nodes().len(), spec.brokers().len()), (2, 1));
+    }
+
+    #[test]
+    fn a_cluster_of_brokers_alone_has_no_node_whatever_their_number() {
+        for nodes in [0, 3] {
+            let spec = ClusterSpec { parts: Parts::Kafka, nodes, ..ClusterSpec::default() };
+            assert_eq!((spec.nodes().len(), spec.brokers().len()), (0, 1));
+        }
     }
 }

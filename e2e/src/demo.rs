@@ -6,16 +6,15 @@
 
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitCode};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nix::sys::prctl::set_pdeathsig;
-use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use nix::sys::signal::Signal;
 
 use crate::cluster::{self, Cluster, ClusterName};
-use crate::report;
 use crate::scenarios::Failure;
 use crate::wait::{self, Deadline};
+use crate::{interrupt, report};
 
 mod facts;
 mod screen;
@@ -55,7 +54,7 @@ pub enum Error {
 /// When the demo cannot be started, or the cluster cannot be removed.
 pub fn run(options: &Options) -> Result<ExitCode, Error> {
     let stays = options.keep || Cluster::list().contains(&options.name);
-    listen()?;
+    interrupt::listen()?;
     let end = if stays { "the cluster stays up afterwards" } else { "Ctrl-C ends it and removes everything" };
     report::step(format!("a Kubernetes and Kafka of their own on this machine; {end}"));
     let code = supervise(options)?;
@@ -65,23 +64,6 @@ pub fn run(options: &Options) -> Result<ExitCode, Error> {
     report::step(format!("removing the cluster {} (--keep leaves it up)", options.name));
     Cluster::down(&options.name)?;
     Ok(code)
-}
-
-/// Set by SIGINT and SIGTERM.
-static STOP: AtomicBool = AtomicBool::new(false);
-
-extern "C" fn stop(_: i32) {
-    STOP.store(true, Ordering::Relaxed);
-}
-
-/// Lets this process outlive Ctrl-C, so that it can remove the cluster.
-fn listen() -> Result<(), Error> {
-    let action = SigAction::new(SigHandler::Handler(stop), SaFlags::SA_RESTART, SigSet::empty());
-    for signal in [Signal::SIGINT, Signal::SIGTERM] {
-        // SAFETY: the handler only stores to an atomic, which is async-signal-safe.
-        unsafe { sigaction(signal, &action) }.map_err(std::io::Error::from)?;
-    }
-    Ok(())
 }
 
 fn supervise(options: &Options) -> Result<ExitCode, Error> {
@@ -94,7 +76,7 @@ fn supervise(options: &Options) -> Result<ExitCode, Error> {
     unsafe { command.pre_exec(|| set_pdeathsig(Signal::SIGKILL).map_err(std::io::Error::from)) };
     let mut story = command.spawn()?;
     let probe = || {
-        if STOP.load(Ordering::Relaxed) {
+        if interrupt::requested() {
             story.kill()?;
         }
         story.try_wait()

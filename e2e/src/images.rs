@@ -111,10 +111,19 @@ pub struct Images {
 /// # Errors
 /// When they do not compile, or a step of an image fails.
 pub fn build() -> Result<Images, Error> {
-    let target = paths::cargo_target().unwrap_or_else(|| paths::cache().join("target"));
-    compile(&target)?;
-    let image = |component: Component| of_program(component, &target.join("image").join(component.program()));
+    report::step("compiling the programs of the images");
+    let folder = compile(&[Component::Operator, Component::Worker])?;
+    let image = |component: Component| of_program(component, &folder.join(component.program()));
     Ok(Images { operator: image(Component::Operator)?, worker: image(Component::Worker)? })
+}
+
+/// Compiles a program as it goes into its image, and says where it is.
+///
+/// # Errors
+/// When it does not compile.
+pub fn program(component: Component) -> Result<PathBuf, Error> {
+    report::step(format!("compiling {}", component.program()));
+    Ok(compile(&[component])?.join(component.program()))
 }
 
 /// Compiles the worker with its fault points, and makes an image of it. For tests only.
@@ -122,32 +131,37 @@ pub fn build() -> Result<Images, Error> {
 /// # Errors
 /// As [`build`].
 pub fn build_with_faults() -> Result<Image, Error> {
-    let target = paths::cargo_target().unwrap_or_else(|| paths::cache().join("target"));
     report::step("compiling the worker with fault points");
+    // With the operator, so that the libraries that both use have the features that they have in the images for users: otherwise
+    // they would be compiled twice.
+    let both = [Component::Operator, Component::Worker];
+    let folder = cargo(&both, &["--features", "fencepost-worker/fault-points"])?;
     // A folder of its own for the program: the other one of this name must not be taken for it.
-    let folder = target.join("image-with-faults");
-    cargo(&target, &["--package", "fencepost-worker", "--features", "fault-points", "--bin", "fencepost-worker"])?;
     let program = Component::Worker.program();
-    let kept = folder.join(&program);
-    fs::create_dir_all(&folder)
-        .and_then(|()| fs::copy(target.join("image").join(&program), &kept))
+    let kept = folder.with_file_name("image-with-faults").join(&program);
+    kept.parent()
+        .map_or(Ok(()), fs::create_dir_all)
+        .and_then(|()| fs::copy(folder.join(&program), &kept))
         .map_err(Error::file(&kept))?;
     of_program_as(Component::Worker, "fencepost-worker-with-faults", &kept)
 }
 
-fn compile(target: &Path) -> Result<(), Error> {
-    report::step("compiling the programs of the images");
-    let packages = [Component::Operator, Component::Worker].map(Component::program);
-    cargo(target, &["--bins", "--package", &packages[0], "--package", &packages[1]])
+fn compile(components: &[Component]) -> Result<PathBuf, Error> {
+    cargo(components, &[])
 }
 
-fn cargo(target: &Path, arguments: &[&str]) -> Result<(), Error> {
+/// Gives the folder with the programs.
+fn cargo(components: &[Component], more: &[&str]) -> Result<PathBuf, Error> {
+    let target = paths::cargo_target().unwrap_or_else(|| paths::cache().join("target"));
     let mut cargo = std::process::Command::new(paths::cargo());
-    cargo.current_dir(paths::repository()).args(["build", "--quiet", "--profile", "image"]).args(arguments);
+    cargo.current_dir(paths::repository()).args(["build", "--quiet", "--profile", "image", "--bins"]).args(more);
+    for component in components {
+        cargo.args(["--package", &component.program()]);
+    }
     // The base of the images has no zlib.
-    cargo.env("CARGO_TARGET_DIR", target).env("LIBZ_SYS_STATIC", "1");
+    cargo.env("CARGO_TARGET_DIR", &target).env("LIBZ_SYS_STATIC", "1");
     let status = cargo.status().map_err(Error::file("cargo"))?;
-    if status.success() { Ok(()) } else { Err(Error::Cargo(status)) }
+    if status.success() { Ok(target.join("image")) } else { Err(Error::Cargo(status)) }
 }
 
 /// Makes the image of a program that is compiled already.

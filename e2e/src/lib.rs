@@ -12,6 +12,7 @@ pub mod command;
 pub mod demo;
 pub mod faults;
 pub mod images;
+pub mod interrupt;
 pub mod load;
 pub mod ns;
 pub mod packages;

@@ -32,3 +32,28 @@ pub fn chain(error: &dyn Error) -> String {
     }
     text
 }
+
+/// `1234567` as `1,234,567`.
+#[must_use]
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::grouped;
+
+    #[test]
+    fn digits_are_grouped_by_three() {
+        let shown: Vec<_> = [0, 999, 1000, 123_456, 1_234_567].map(grouped).into();
+        assert_eq!(shown, ["0", "999", "1,000", "123,456", "1,234,567"]);
+    }
+}

@@ -9,6 +9,7 @@ mod base_images;
 mod go;
 mod helm;
 mod kafka;
+pub mod peers;
 
 pub use archive::{Entry, image_archive};
 pub use base_images::{BUSYBOX, COREDNS, PAUSE};

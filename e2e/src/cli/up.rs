@@ -26,8 +26,13 @@ pub(super) struct Up {
 
 impl Up {
     pub(super) fn run(self) -> Outcome {
-        let spec =
-            ClusterSpec { name: self.which.name, nodes: self.nodes, brokers: self.brokers, security: self.security };
+        let spec = ClusterSpec {
+            name: self.which.name,
+            nodes: self.nodes,
+            brokers: self.brokers,
+            security: self.security,
+            ..ClusterSpec::default()
+        };
         let cluster = Cluster::up(&spec)?;
         report::detail(format!("kubectl: fencepost-e2e kubectl --name {} -- get pods -A", spec.name));
         report::detail(format!(

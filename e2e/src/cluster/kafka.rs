@@ -16,7 +16,7 @@ use serde_json::json;
 use super::process::{self, Liveness, Program, Started};
 use super::ready::{self, Seen};
 use super::topology::Broker;
-use super::{Cluster, ClusterSpec, Error, Security, pki};
+use super::{Brokers, Cluster, ClusterSpec, Error, Parts, Security, pki};
 use crate::command;
 use crate::report;
 
@@ -96,7 +96,12 @@ fn java(cluster: &Cluster) -> Command {
 
 fn launch(cluster: &Cluster, broker: Broker) -> Result<Started, Error> {
     let folder = folder(cluster, broker);
-    let heap = if cluster.spec.brokers().len() > 1 { "384m" } else { "512m" };
+    let heap = match (cluster.spec.parts, cluster.spec.brokers) {
+        (_, Brokers::Three) => "384m",
+        (Parts::Everything, Brokers::One) => "512m",
+        // The default of Kafka's own start script: what is measured against it is not measured against a broker short of memory.
+        (Parts::Kafka, Brokers::One) => "1g",
+    };
     let program = Program::new(broker.name(), &cluster.spec.name.namespace(&broker.name()), "java").args([
         "-Xms256m".to_owned(),
         format!("-Xmx{heap}"),

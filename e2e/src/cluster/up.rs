@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::topology::Node;
-use super::{Cluster, ClusterName, ClusterSpec, Error, control_plane, down, kafka, network, node, pki, ready};
+use super::{Cluster, ClusterName, ClusterSpec, Error, Parts, control_plane, down, kafka, network, node, pki, ready};
 use crate::paths::{self, RunDir};
 use crate::report;
 use crate::tools::Tools;
@@ -30,19 +30,10 @@ pub(super) fn up(spec: &ClusterSpec) -> Result<Cluster, Error> {
     describe(&cluster)?;
     pki::create(&cluster.run, spec)?;
     network::build(spec)?;
-    // Three things that need nothing of each other.
-    thread::scope(|scope| {
-        let brokers = scope.spawn(|| kafka::start(&cluster));
-        let cluster = &cluster;
-        let nodes: Vec<_> =
-            spec.nodes().into_iter().map(|node| scope.spawn(move || start_node(cluster, node))).collect();
-        start_control_plane(cluster)?;
-        for node in nodes {
-            node.join().map_err(|_| Error::Thread)??;
-        }
-        ready::kubernetes(cluster)?;
-        brokers.join().map_err(|_| Error::Thread)?
-    })?;
+    match spec.parts {
+        Parts::Everything => start_everything(&cluster)?,
+        Parts::Kafka => kafka::start(&cluster)?,
+    }
     report::step(format!(
         "cluster {} is up after {:.1} s: {} nodes, {} broker(s), Kafka at {} ({})",
         spec.name,
@@ -53,6 +44,21 @@ pub(super) fn up(spec: &ClusterSpec) -> Result<Cluster, Error> {
         spec.security,
     ));
     Ok(cluster)
+}
+
+/// Three things that need nothing of each other.
+fn start_everything(cluster: &Cluster) -> Result<(), Error> {
+    thread::scope(|scope| {
+        let brokers = scope.spawn(|| kafka::start(cluster));
+        let nodes: Vec<_> =
+            cluster.spec.nodes().into_iter().map(|node| scope.spawn(move || start_node(cluster, node))).collect();
+        start_control_plane(cluster)?;
+        for node in nodes {
+            node.join().map_err(|_| Error::Thread)??;
+        }
+        ready::kubernetes(cluster)?;
+        brokers.join().map_err(|_| Error::Thread)?
+    })
 }
 
 fn start_control_plane(cluster: &Cluster) -> Result<(), Error> {

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::report::grouped;
+
 /// A worker pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Worker {
@@ -131,30 +133,11 @@ fn shown(worker: &Worker) -> String {
     }
 }
 
-/// `1234567` as `1,234,567`.
-pub(super) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::{Facts, Rates, grouped};
-
-    #[test]
-    fn digits_are_grouped_by_three() {
-        let shown: Vec<_> = [0, 999, 1000, 123_456, 1_234_567].map(grouped).into();
-        assert_eq!(shown, ["0", "999", "1,000", "123,456", "1,234,567"]);
-    }
+    use super::{Facts, Rates};
 
     #[test]
     fn a_rate_is_that_of_the_last_seconds() {

@@ -6,11 +6,11 @@ use std::time::Duration;
 use fencepost_oracle::Verdict;
 use serde_json::json;
 
-use super::facts::grouped;
 use super::watch::View;
 use super::{Error, Options};
 use crate::cluster::ClusterSpec;
 use crate::load::{Defects, Load, Order, Plan};
+use crate::report::grouped;
 use crate::scenarios::{Bench, Failure, Lab, Meaning};
 use crate::wait::{self, Deadline};
 use crate::{paths, report};

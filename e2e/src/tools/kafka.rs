@@ -6,7 +6,7 @@ use super::{Error, unpack};
 use crate::cache::{self, Key};
 use crate::command::{run, words};
 
-const POM: &str = include_str!("../../cluster/kafka/pom.xml");
+pub(super) const POM: &str = include_str!("../../cluster/kafka/pom.xml");
 
 /// The folder with `jars/*.jar`.
 pub(super) fn jars() -> Result<PathBuf, Error> {
@@ -22,7 +22,7 @@ pub(super) fn jars() -> Result<PathBuf, Error> {
     Ok(folder)
 }
 
-fn version(pom: &str) -> Result<&str, Error> {
+pub(super) fn version(pom: &str) -> Result<&str, Error> {
     let after = |text: &'static str| move |pom: &str| pom.find(text).map(|at| at + text.len());
     let start = after("<artifactId>kafka-tools</artifactId><version>")(pom);
     start
