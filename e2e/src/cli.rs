@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::cluster::{Cluster, ClusterName};
-use crate::{faults, report};
+use crate::{bench as benchmark, faults, report};
 
+mod bench;
 mod build;
 mod demo;
 mod down;
@@ -34,6 +35,9 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Bench(bench::Bench),
+    #[command(name = benchmark::WORKER_SUBCOMMAND, hide = true)]
+    BenchWorker(bench::BenchWorker),
     Demo(demo::Demo),
     Up(up::Up),
     Down(down::Down),
@@ -75,6 +79,8 @@ impl Which {
 #[must_use]
 pub fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
+        Command::Bench(command) => command.run(),
+        Command::BenchWorker(command) => command.run(),
         Command::Demo(command) => command.run(),
         Command::Up(command) => command.run(),
         Command::Down(command) => command.run(),
@@ -94,4 +100,13 @@ pub fn main() -> ExitCode {
         report::step(format!("failed: {}", report::chain(error.as_ref())));
         ExitCode::FAILURE
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        super::Cli::command().debug_assert();
+    }
 }

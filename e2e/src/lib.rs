@@ -5,6 +5,7 @@
 //! `Cluster::import_image` brings them in. Everything below is synchronous and may be called before a process enters the
 //! cluster's namespace, see [`ns`].
 
+pub mod bench;
 pub mod cache;
 pub mod cli;
 pub mod cluster;
