@@ -123,7 +123,8 @@ pub fn build() -> Result<Images, Error> {
 /// When it does not compile.
 pub fn program(component: Component) -> Result<PathBuf, Error> {
     report::step(format!("compiling {}", component.program()));
-    Ok(compile(&[component])?.join(component.program()))
+    // Both, as for the images: alone, a program's libraries would have other features and be compiled once more.
+    Ok(compile(&[Component::Operator, Component::Worker])?.join(component.program()))
 }
 
 /// Compiles the worker with its fault points, and makes an image of it. For tests only.
