@@ -8,6 +8,8 @@ use std::process::{Command, Output, Stdio};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 
+use crate::paths;
+
 /// A program could not be run, or did not like what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -73,6 +75,21 @@ pub fn words<S: AsRef<OsStr>>(program: &str, arguments: impl IntoIterator<Item =
     command
 }
 
+/// `cargo`, as a shell would start it. `cargo run` tells the harness about the harness's own package, and build scripts (that of `ring`,
+/// which nearly everything depends on) look at this: passed on, it would make cargo compile all of that anew, and again for the shell.
+#[must_use]
+pub fn cargo() -> Command {
+    let mut cargo = Command::new(paths::cargo());
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_cargo_run(&name.to_string_lossy())) {
+        cargo.env_remove(name);
+    }
+    cargo
+}
+
+fn is_of_cargo_run(variable: &str) -> bool {
+    ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| variable.starts_with(prefix))
+}
+
 /// Lets `command` end with the thread that waits for it. A harness that is killed must not leave one running that goes on to
 /// make what `down` has just removed.
 fn bind(command: &mut Command) {
@@ -114,7 +131,7 @@ pub fn last_lines(text: &str, count: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Error, last_lines, run, run_with_input, words};
+    use super::{Error, cargo, last_lines, run, run_with_input, words};
 
     #[test]
     fn output_is_what_the_program_printed() {
@@ -133,6 +150,17 @@ mod tests {
     fn a_missing_program_is_named() {
         let error = run(&mut words("/does/not/exist", ["now"])).unwrap_err();
         assert_eq!(error.to_string(), "cannot run `/does/not/exist now`");
+    }
+
+    /// The test itself runs below cargo, with all of these set.
+    #[test]
+    fn cargo_is_not_told_about_the_package_of_the_harness() {
+        assert!(std::env::var_os("CARGO_PKG_NAME").is_some() && std::env::var_os("CARGO_MANIFEST_DIR").is_some());
+        let cargo = cargo();
+        for name in ["CARGO_PKG_NAME", "CARGO_MANIFEST_DIR"] {
+            assert!(cargo.get_envs().any(|(variable, value)| variable == name && value.is_none()), "{name}");
+        }
+        assert!(cargo.get_envs().all(|(variable, _)| variable != "CARGO_TARGET_DIR"));
     }
 
     #[test]

@@ -154,7 +154,7 @@ fn compile(components: &[Component]) -> Result<PathBuf, Error> {
 /// Gives the folder with the programs.
 fn cargo(components: &[Component], more: &[&str]) -> Result<PathBuf, Error> {
     let target = paths::cargo_target().unwrap_or_else(|| paths::cache().join("target"));
-    let mut cargo = std::process::Command::new(paths::cargo());
+    let mut cargo = command::cargo();
     cargo.current_dir(paths::repository()).args(["build", "--quiet", "--profile", "image", "--bins"]).args(more);
     for component in components {
         cargo.args(["--package", &component.program()]);

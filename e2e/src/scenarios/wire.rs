@@ -32,7 +32,7 @@ pub(super) fn secured(bench: &Bench<'_>) -> Outcome {
 
 fn check(bench: &Bench<'_>, more: &[String]) -> Outcome {
     let target = paths::cargo_target().unwrap_or_else(|| paths::repository().join("target"));
-    let mut cargo = Command::new(paths::cargo());
+    let mut cargo = command::cargo();
     cargo.current_dir(paths::repository()).env("CARGO_TARGET_DIR", &target);
     cargo.args(["build", "--quiet", "--package", "fencepost-kafka", "--example", "rpc_check"]);
     command::run(&mut cargo).map_err(Failure::means("compile the check"))?;

@@ -16,8 +16,6 @@ use crate::revision::RunSpec;
 /// User and group of the worker image.
 const USER: i64 = 65_532;
 
-/// Name of the container, the same in all pods.
-
 const JOB_VOLUME: &str = "job";
 const TMP_VOLUME: &str = "tmp";
 const TMP_LIMIT: &str = "64Mi";
