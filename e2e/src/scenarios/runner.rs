@@ -60,9 +60,15 @@ pub fn run(options: &Options) -> Tally {
     }
     let tally = Mutex::new(Tally::default());
     let spec = ClusterSpec::default();
-    on_cluster(options, "test", ClusterSpec { nodes: 2, ..spec.clone() }, &plain, &tally);
-    on_cluster(options, "brokers", ClusterSpec { nodes: 1, brokers: Brokers::Three, ..spec.clone() }, &brokers, &tally);
-    on_cluster(options, "secured", ClusterSpec { nodes: 1, security: Security::SaslSsl, ..spec }, &secured, &tally);
+    on_cluster(options, "test", &ClusterSpec { nodes: 2, ..spec.clone() }, &plain, &tally);
+    on_cluster(
+        options,
+        "brokers",
+        &ClusterSpec { nodes: 1, brokers: Brokers::Three, ..spec.clone() },
+        &brokers,
+        &tally,
+    );
+    on_cluster(options, "secured", &ClusterSpec { nodes: 1, security: Security::SaslSsl, ..spec }, &secured, &tally);
     for (scenario, run) in machine {
         let clock = begin(&scenario);
         end(&scenario, clock, run(), &tally);
@@ -72,7 +78,7 @@ pub fn run(options: &Options) -> Tally {
 
 type OnBench = (Scenario, fn(&Bench<'_>) -> Outcome);
 
-fn on_cluster(options: &Options, name: &str, spec: ClusterSpec, scenarios: &[OnBench], tally: &Mutex<Tally>) {
+fn on_cluster(options: &Options, name: &str, spec: &ClusterSpec, scenarios: &[OnBench], tally: &Mutex<Tally>) {
     if scenarios.is_empty() {
         return;
     }
@@ -80,7 +86,7 @@ fn on_cluster(options: &Options, name: &str, spec: ClusterSpec, scenarios: &[OnB
         if !options.keep && !options.installed {
             Cluster::down(&name).map_err(Failure::means("remove an old cluster"))?;
         }
-        let spec = ClusterSpec { name, ..spec };
+        let spec = ClusterSpec { name, ..spec.clone() };
         let with_faults = scenarios.iter().any(|(scenario, _)| scenario.with_faults);
         if options.installed { Lab::installed(&spec, with_faults) } else { Lab::open(&spec, with_faults) }
     });
