@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +47,8 @@ pub struct SlotConfig {
     pub drain_timeout: Duration,
     /// Sources, by [`SourceId`].
     pub sources: Vec<SlotSource>,
+    /// Topics that are written, those for dead letters too.
+    pub outputs: Vec<String>,
 }
 
 impl SlotConfig {
@@ -67,6 +70,7 @@ impl SlotConfig {
             transaction_timeout: Duration::from_millis(job.transaction_timeout_ms),
             drain_timeout: Duration::from_millis(job.drain_timeout_ms),
             sources: plan.sources().iter().map(source).collect(),
+            outputs: outputs(plan),
         }
     }
 
@@ -124,4 +128,11 @@ impl SlotConfig {
     pub(super) fn call_timeout(&self) -> Duration {
         self.transaction_timeout.min(Duration::from_secs(15))
     }
+}
+
+fn outputs(plan: &Plan) -> Vec<String> {
+    let sinks = plan.sinks().iter().map(|sink| &sink.topic);
+    let dead_letters = plan.sources().iter().filter_map(|source| source.dead_letter_topic.as_ref());
+    let topics: BTreeSet<&Arc<str>> = sinks.chain(dead_letters).collect();
+    topics.into_iter().map(ToString::to_string).collect()
 }

@@ -14,6 +14,7 @@ use tracing::{debug, info, warn};
 use super::backoff::Backoff;
 use super::fault;
 use super::fencing::Fencing;
+use super::limits::Limits;
 use super::observe::{Observation, Outcome, RebalanceKind};
 use super::pacing::Pacing;
 use super::stats::ErrorKey;
@@ -52,6 +53,7 @@ pub(super) struct Driver<'s> {
     pub(super) producer: Option<Producer>,
     pub(super) consumer: Option<Consumer>,
     fencing: Option<Fencing>,
+    limits: Option<Limits>,
     /// Metadata by the assignment it was captured with.
     metadata: BTreeMap<Token, GroupMetadata>,
     pub(super) token: Option<Token>,
@@ -107,6 +109,7 @@ impl<'s> Driver<'s> {
             producer: None,
             consumer: None,
             fencing,
+            limits: Limits::new(config.connection.clone(), config.outputs.clone()),
             metadata: BTreeMap::new(),
             token: None,
             topics,

@@ -51,6 +51,11 @@ pub async fn a_record_that_was_refused_stays_refused(world: &World) -> Outcome {
         configs: BTreeMap::from([("max.message.bytes".to_owned(), "1000".to_owned())]),
     };
     world.cluster.create_topics(&[new]).await?.remove(&topic).ok_or("no outcome")??;
+    let missing = world.name("missing");
+    let mut told = world.cluster.describe_topic_configs(&[&topic, &missing], &["max.message.bytes"]).await?;
+    let limit = told.remove(&topic).ok_or("nothing is told")??;
+    ensure!(limit == BTreeMap::from([("max.message.bytes".to_owned(), "1000".to_owned())]), "{limit:?}");
+    ensure!(told.remove(&missing).is_none_or(|outcome| outcome.is_err()), "settings of a topic that does not exist");
     let settings = |transactional_id| {
         Ok::<_, Box<dyn std::error::Error>>(ProducerSettings {
             connection: world.settings()?,

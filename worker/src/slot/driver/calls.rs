@@ -10,6 +10,7 @@ use fencepost_protocol::transactional::{Call, Class, Effect, Event};
 use tracing::{info, warn};
 
 use super::super::fencing::Verdict;
+use super::super::limits::Limits;
 use super::super::observe::Outcome;
 use super::super::stats::ErrorKey;
 use super::Driver;
@@ -98,6 +99,10 @@ impl Driver<'_> {
         }
         if let Some(fencing) = &mut self.fencing {
             fencing.initialised();
+        }
+        // Anew with each producer: the last one may have been given up for a record that the topic does not take any more.
+        for (topic, limits) in self.limits.as_ref().map(Limits::ask).unwrap_or_default() {
+            self.pipeline.set_output_limits(topic, limits);
         }
         // Only now: positions read before the initialisation could still be changed by the transaction that it ended.
         self.open_consumer()

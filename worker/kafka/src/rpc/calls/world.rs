@@ -1,9 +1,10 @@
-//! What there is: brokers, topics, configuration of brokers.
+//! What there is: brokers, topics, and the configuration of both.
 
 use std::collections::BTreeMap;
 
 use futures::future::try_join_all;
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
+use kafka_protocol::messages::describe_configs_response::DescribeConfigsResourceResult;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::metadata_response::{MetadataResponsePartition, MetadataResponseTopic};
 use kafka_protocol::messages::{
@@ -21,6 +22,8 @@ use crate::settings::HostPort;
 
 /// `BROKER` of Kafka's ConfigResource.Type.
 const RESOURCE_BROKER: i8 = 4;
+/// `TOPIC` of the same.
+const RESOURCE_TOPIC: i8 = 2;
 
 const TRANSACTION_MAX_TIMEOUT: &str = "transaction.max.timeout.ms";
 const TRANSACTIONAL_ID_EXPIRATION: &str = "transactional.id.expiration.ms";
@@ -113,11 +116,60 @@ impl Cluster {
             let message = result.error_message.map(|text| text.to_string());
             return Err(RpcError::broker(DescribeConfigsRequest::NAME, code, subject, message));
         }
-        let pairs = result.configs.into_iter().filter_map(|entry| {
-            let value = entry.value?;
-            Some((entry.name.to_string(), value.to_string()))
+        Ok(pairs(result.configs))
+    }
+
+    /// The values of these keys of the configuration of topics, with the defaults where a topic has none of its own. A topic that may
+    /// not be asked about, or does not exist, has its error.
+    ///
+    /// Needs DESCRIBE_CONFIGS on each topic.
+    ///
+    /// # Errors
+    ///
+    /// [`RpcError`] when no broker answers.
+    pub async fn describe_topic_configs(
+        &self,
+        topics: &[&str],
+        keys: &[&str],
+    ) -> Result<BTreeMap<String, Result<BTreeMap<String, String>, RpcError>>, RpcError> {
+        let mut retry = self.retry();
+        loop {
+            match self.topic_configs_once(topics, keys, retry.attempt()).await {
+                Ok(configs) => return Ok(configs),
+                Err(error) => retry.pause(error).await?,
+            }
+        }
+    }
+
+    async fn topic_configs_once(
+        &self,
+        topics: &[&str],
+        keys: &[&str],
+        deadline: Instant,
+    ) -> Result<BTreeMap<String, Result<BTreeMap<String, String>, RpcError>>, RpcError> {
+        let text = |text: &&str| StrBytes::from_string((*text).to_owned());
+        let resources = topics.iter().map(|topic| {
+            DescribeConfigsResource::default()
+                .with_resource_type(RESOURCE_TOPIC)
+                .with_resource_name(text(topic))
+                .with_configuration_keys(Some(keys.iter().map(text).collect()))
         });
-        Ok(pairs.collect())
+        let request = DescribeConfigsRequest::default().with_resources(resources.collect());
+        let connection = self.any(deadline).await?;
+        let answer = connection.call(&request, deadline).await?;
+        let results = answer.results.into_iter().map(|result| {
+            let topic = result.resource_name.to_string();
+            let outcome = match BrokerCode::from_response(result.error_code) {
+                None => Ok(pairs(result.configs)),
+                Some(code) => {
+                    let subject = Subject::new(Operation::DescribeConfigs, Resource::Topic(topic.clone()));
+                    let message = result.error_message.map(|text| text.to_string());
+                    Err(RpcError::broker(DescribeConfigsRequest::NAME, code, subject, message))
+                }
+            };
+            (topic, outcome)
+        });
+        Ok(results.collect())
     }
 
     /// The limits that decide about transactions, of every broker.
@@ -139,6 +191,11 @@ impl Cluster {
         });
         Ok(BrokerLimits { brokers: limits.collect() })
     }
+}
+
+fn pairs(configs: Vec<DescribeConfigsResourceResult>) -> BTreeMap<String, String> {
+    let pairs = configs.into_iter().filter_map(|entry| Some((entry.name.to_string(), entry.value?.to_string())));
+    pairs.collect()
 }
 
 fn metadata(answer: MetadataResponse) -> Result<Metadata, RpcError> {
