@@ -69,24 +69,26 @@ struct Scenario {
     company: Company,
     /// It wants the worker whose fault points can be armed.
     with_faults: bool,
+    /// It runs only when it is asked for: too long, or too young, to stand in everybody's way.
+    on_demand: bool,
 }
 
 impl Scenario {
     const fn plain(name: &'static str, run: fn(&Bench<'_>) -> Outcome) -> Self {
-        Self { name, test: Test::Plain(run), company: Company::Any, with_faults: false }
+        Self { name, test: Test::Plain(run), company: Company::Any, with_faults: false, on_demand: false }
     }
 
     const fn secured(name: &'static str, run: fn(&Bench<'_>) -> Outcome) -> Self {
-        Self { name, test: Test::Secured(run), company: Company::Any, with_faults: false }
+        Self { name, test: Test::Secured(run), company: Company::Any, with_faults: false, on_demand: false }
     }
 
-    /// Alone: it disturbs brokers.
+    /// Alone, as it disturbs brokers, and only on demand.
     const fn brokers(name: &'static str, run: fn(&Bench<'_>) -> Outcome) -> Self {
-        Self { name, test: Test::Brokers(run), company: Company::None, with_faults: false }
+        Self { name, test: Test::Brokers(run), company: Company::None, with_faults: false, on_demand: true }
     }
 
     const fn machine(name: &'static str, run: fn() -> Outcome) -> Self {
-        Self { name, test: Test::Machine(run), company: Company::None, with_faults: false }
+        Self { name, test: Test::Machine(run), company: Company::None, with_faults: false, on_demand: false }
     }
 
     const fn with_faults(self) -> Self {

@@ -9,6 +9,7 @@ use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
 use crate::cluster::topology::{Broker, Member};
 use crate::faults::{self, Traffic};
 use crate::load::Plan;
+use crate::report;
 
 /// Each broker in turn is killed: whoever leads the topics, and coordinates the transactions and the group, is among them.
 pub(super) fn killed(bench: &Bench<'_>) -> Outcome {
@@ -54,10 +55,19 @@ fn run(bench: &Bench<'_>, disturb: fn(&Bench<'_>, Broker, &mut Tail) -> Result<(
     bench.until_ready(&job.name)?;
     let mut tail = Tail::new(&bench.connection(), &[&job.output]).map_err(Failure::means("follow the output"))?;
     moves(&mut tail, "at the start")?;
-    for broker in bench.cluster().spec().brokers() {
-        disturb(bench, broker, &mut tail)?;
+    let before = load.confirmed();
+    let disturbed =
+        bench.cluster().spec().brokers().into_iter().try_for_each(|broker| disturb(bench, broker, &mut tail));
+    let confirmed = load.confirmed();
+    let written = load.stop();
+    if let Err(failure) = disturbed {
+        // A job that stands still may have nothing to read.
+        let load =
+            written.map_or_else(|error| report::chain(&error), |written| format!("{} written", written.committed));
+        let failure = report::chain(&failure);
+        return Err(Failure::Expectation(format!("{failure}; the load: {before}, then {confirmed} confirmed, {load}")));
     }
-    load.stop().map_err(Failure::means("write the input"))?;
+    written.map_err(Failure::means("write the input"))?;
     let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
     let verdict = bench.judge(trial)?;
     bench.until_ready(&job.name)?;

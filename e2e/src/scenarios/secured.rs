@@ -162,13 +162,16 @@ impl Permission {
     }
 }
 
-/// Whether the condition says which permission is missing.
+/// Whether the condition says which permission is missing, and not only something of a similar name.
 fn names(job: &StreamJob, condition: ConditionType, permission: &Permission) -> bool {
-    let told = message(job, condition);
-    let is_bad = has(job, condition, "True", None) || condition == ConditionType::BrokerCompatible;
-    // In the words of the tools that grant it.
-    let name = permission.name.trim_end_matches('-');
-    is_bad && told.contains(name) && told.to_lowercase().contains(&permission.operation.to_lowercase())
+    let is_bad = condition == ConditionType::BrokerCompatible || has(job, condition, "True", None);
+    let kind = permission.kind.trim_start_matches('-').replace('-', " ");
+    // Of a prefix, one of the names that begin with it is told.
+    let wanted = match kind.as_str() {
+        "cluster" => format!("{} on the cluster", permission.operation),
+        kind => format!("{} on {kind} {}", permission.operation, permission.name),
+    };
+    is_bad && message(job, condition).contains(&wanted)
 }
 
 /// What the installation guide says a job needs, the operator's own last.

@@ -439,6 +439,11 @@ impl<'s> Driver<'s> {
         )
     }
 
+    /// The topics that are read, by number.
+    pub(super) fn topics(&self) -> &[String] {
+        &self.topics
+    }
+
     pub(super) fn topic_name(&self, partition: Partition) -> &str {
         self.topics.get(usize::from(partition.topic)).map_or("", String::as_str)
     }

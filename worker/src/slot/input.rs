@@ -79,8 +79,13 @@ impl Driver<'_> {
         });
         if is_news {
             self.last_notice = Some((notice.code, now));
+            // Which topic may not be read is only in the text.
+            let topic = self.topics().iter().find(|topic| notice.message.contains(topic.as_str()));
+            let subject = topic
+                .filter(|_| notice.code == Code::TopicAuthorizationFailed)
+                .map(|topic| Subject::new(Operation::Read, Resource::Topic(topic.clone())));
             let error = call_error("reach the brokers", notice.code, notice.message);
-            self.report(ErrorKey::Connection, &error, None);
+            self.report(ErrorKey::Connection, &error, subject.as_ref());
         }
     }
 

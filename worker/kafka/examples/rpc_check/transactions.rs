@@ -125,7 +125,8 @@ pub async fn pending_offsets_are_waited_for_or_ignored(world: &World) -> Outcome
 
     let ignored = world.cluster.committed_offsets(&group, Some(&partitions), Pending::Ignore).await?;
     ensure!(ignored.is_empty(), "offsets of an open transaction: {ignored:?}");
-    let options = ClientOptions { call_timeout: Duration::from_millis(500), ..ClientOptions::default() };
+    // Long enough for a new connection on a busy machine: it is used up in any case.
+    let options = ClientOptions { call_timeout: Duration::from_secs(3), ..ClientOptions::default() };
     let impatient = Cluster::with_options(world.settings()?, options)?;
     let waited = impatient.committed_offsets(&group, Some(&partitions), Pending::Wait).await;
     let code = waited.err().and_then(|error| error.code());
