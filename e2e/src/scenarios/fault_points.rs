@@ -1,12 +1,10 @@
 //! A worker dies at each step of a transaction, and the next one takes over what it left.
 
-use fencepost_oracle::reader::Tail;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::bench::{Limits, renew};
-use super::scale::moves;
+use super::scale::{Flow, flow, moves};
 use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
-use crate::load::Plan;
 
 /// Where it dies: around the outputs, the deliveries, the positions and the end of the transaction.
 const STEPS: &[&str] = &[
@@ -26,12 +24,7 @@ const DIE: &str = "20*off->return";
 
 pub(super) fn run(bench: &Bench<'_>) -> Outcome {
     let job = OrdersJob { image: Some(bench.worker_with_faults()?), ..OrdersJob::new(bench) };
-    let input = bench.make_topic("orders", 4)?;
-    bench.make_topic("purchases", 4)?;
-    let load = bench.load(Plan::new(&input, 4, 1500))?;
-    bench.apply(&job.manifest(bench)?)?;
-    bench.until_ready(&job.name)?;
-    let mut tail = Tail::new(&bench.connection(), &[&job.output]).map_err(Failure::means("follow the output"))?;
+    let Flow { input, load, mut tail } = flow(bench, &job, 4, 1500)?;
     for (step, victim) in STEPS.iter().zip(["orders-0", "orders-1"].into_iter().cycle()) {
         bench.arm(victim, step, DIE)?;
         dies(bench, victim, step)?;

@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fencepost_oracle::reader::{Surveyor, Tail};
+use fencepost_oracle::reader::Surveyor;
 use serde::Deserialize;
 
 use super::bench::renew;
 use super::failure::ensure;
-use super::scale::moves;
+use super::scale::{Flow, flow, moves};
 use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
-use crate::load::Plan;
 use crate::wait::Deadline;
 
 const KILLS: usize = 4;
@@ -26,12 +25,7 @@ struct Output {
 
 pub(super) fn run(bench: &Bench<'_>) -> Outcome {
     let job = OrdersJob::new(bench);
-    let input = bench.make_topic("orders", 4)?;
-    bench.make_topic("purchases", 4)?;
-    let load = bench.load(Plan::new(&input, 4, 1500))?;
-    bench.apply(&job.manifest(bench)?)?;
-    bench.until_ready(&job.name)?;
-    let mut tail = Tail::new(&bench.connection(), &[&job.output]).map_err(Failure::means("follow the output"))?;
+    let Flow { input, load, mut tail } = flow(bench, &job, 4, 1500)?;
     let surveyor = Surveyor::new(&bench.connection()).map_err(Failure::means("look at the input"))?;
     let mut took = Vec::with_capacity(KILLS);
     for victim in ["orders-0", "orders-1"].into_iter().cycle().take(KILLS) {

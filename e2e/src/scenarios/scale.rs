@@ -7,7 +7,7 @@ use fencepost_oracle::reader::Tail;
 use super::bench::epoch;
 use super::failure::ensure;
 use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
-use crate::load::Plan;
+use crate::load::{Load, Plan};
 use crate::wait::Deadline;
 
 pub(super) fn run(bench: &Bench<'_>) -> Outcome {
@@ -35,6 +35,25 @@ pub(super) fn run(bench: &Bench<'_>) -> Outcome {
     load.stop().map_err(Failure::means("write the input"))?;
     let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
     Ok(vec![bench.judge(trial)?])
+}
+
+/// A job of orders at work.
+pub(super) struct Flow {
+    pub input: String,
+    pub load: Load,
+    /// Follows what it commits.
+    pub tail: Tail,
+}
+
+/// Makes the topics, with `partitions` of the input, starts a load of `rate` records a second, and waits until the job is ready.
+pub(super) fn flow(bench: &Bench<'_>, job: &OrdersJob, partitions: i32, rate: u32) -> Result<Flow, Failure> {
+    let input = bench.make_topic("orders", partitions)?;
+    bench.make_topic("purchases", 4)?;
+    let load = bench.load(Plan::new(&input, partitions, rate))?;
+    bench.apply(&job.manifest(bench)?)?;
+    bench.until_ready(&job.name)?;
+    let tail = Tail::new(&bench.connection(), &[&job.output]).map_err(Failure::means("follow the output"))?;
+    Ok(Flow { input, load, tail })
 }
 
 /// Waits until the job has committed a few thousand more records.

@@ -2,17 +2,15 @@
 
 use std::time::Duration;
 
-use fencepost_oracle::reader::Tail;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::bench::{Limits, is_pod_ready};
 use super::failure::ensure;
 use super::lab::SYSTEM;
-use super::scale::moves;
+use super::scale::{Flow, flow, moves};
 use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
 use crate::cluster::topology::Node;
 use crate::faults::{self, PodProcess};
-use crate::load::Plan;
 use crate::wait::{self, Deadline};
 
 /// Longer than the transaction timeout and the brokers' look at it, every 10 s.
@@ -31,12 +29,7 @@ pub(super) fn asleep(bench: &Bench<'_>) -> Outcome {
 
 fn run(bench: &Bench<'_>, sleeps: bool) -> Outcome {
     let job = OrdersJob { transaction_timeout: Some("10s"), ..OrdersJob::new(bench) };
-    let input = bench.make_topic("orders", 4)?;
-    bench.make_topic("purchases", 4)?;
-    let load = bench.load(Plan::new(&input, 4, 1500))?;
-    bench.apply(&job.manifest(bench)?)?;
-    bench.until_ready(&job.name)?;
-    let mut tail = Tail::new(&bench.connection(), &[&job.output]).map_err(Failure::means("follow the output"))?;
+    let Flow { input, load, mut tail } = flow(bench, &job, 4, 1500)?;
     moves(&mut tail, "before the node is lost")?;
 
     let cluster = bench.cluster();
