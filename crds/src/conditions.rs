@@ -51,6 +51,8 @@ pub enum Reason {
     Draining,
     /// The number of workers changes.
     Scaling,
+    /// Workers are replaced one by one, because their credentials have changed.
+    Rotating,
 
     // --- Stalled
     /// Nothing is in the way.

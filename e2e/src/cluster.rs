@@ -25,6 +25,7 @@ pub mod topology;
 mod up;
 
 pub use down::{Leftovers, leftovers};
+pub use pki::Issue;
 use topology::{Broker, Node};
 
 /// What can go wrong with a cluster.

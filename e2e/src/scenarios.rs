@@ -21,6 +21,7 @@ mod meaning;
 mod oracle_self;
 mod outage;
 mod recovery;
+mod rotation;
 mod runner;
 mod scale;
 mod schema;
@@ -132,5 +133,7 @@ const ALL: &[Scenario] = &[
     Scenario::secured("refused-credentials-and-missing-permissions-are-named", secured::named),
     Scenario::secured("a-permission-that-is-taken-away-is-named", secured::taken_away),
     Scenario::secured("a-job-is-known-by-its-certificate", secured::mutual_tls),
+    Scenario::secured("a-new-password-reaches-the-workers-one-by-one", rotation::password),
+    Scenario::secured("a-new-certificate-reaches-the-workers-one-by-one", rotation::certificate),
     Scenario::machine("a-killed-harness-leaves-nothing-behind", runner::harness),
 ];

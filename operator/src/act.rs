@@ -9,7 +9,7 @@ use fencepost_crds::names;
 use fencepost_plan::{
     Act, BrokerObserved, Identity, Observed, Revision,
     build::{Children, PlanChildren, labels},
-    decide::{PlanOutcome, Replace},
+    decide::{Cause, PlanOutcome, Replace},
     events::{Note, NoteKind, note},
 };
 use k8s_openapi::api::{
@@ -188,12 +188,17 @@ impl<'a> Acts<'a> {
     }
 
     async fn replace(&self, replace: Replace) -> Result<Option<Note>, Error> {
-        tracing::warn!(pod = replace.pod, why = replace.why, "a worker crashes again and again: it is replaced");
+        tracing::warn!(pod = replace.pod, why = replace.why, "a worker is replaced");
         self.delete::<Pod>(&replace.pod, Some(replace.uid), "replace a worker").await?;
-        self.with_memory(|memory| memory.replaced(&replace.pod, self.context.now()));
-        self.context.metrics.replaced();
+        self.context.metrics.replaced(replace.cause);
         let text = format!("worker {} is replaced: {}", replace.pod, replace.why);
-        Ok(Some(note(NoteKind::Warning, "WorkerReplaced", "Replace", &text)))
+        Ok(Some(match replace.cause {
+            Cause::Crash => {
+                self.with_memory(|memory| memory.replaced(&replace.pod, self.context.now()));
+                note(NoteKind::Warning, "WorkerReplaced", "Replace", &text)
+            }
+            Cause::Credentials => note(NoteKind::Normal, "CredentialsChanged", "Replace", &text),
+        }))
     }
 
     fn with_memory<T>(&self, work: impl FnOnce(&mut JobMemory) -> T) -> T {

@@ -14,7 +14,7 @@ use fencepost_plan::{
 use futures::future::BoxFuture;
 use kube::Client;
 
-pub use self::probe::Kafka;
+pub use self::{credentials::fingerprints, probe::Kafka};
 
 /// What is asked.
 #[derive(Clone, Debug)]

@@ -9,9 +9,10 @@ use std::{
 
 use fencepost_crds::contract::WorkerError;
 use fencepost_plan::{
-    BrokerObserved, Replacement, Revision, backoff,
+    BrokerObserved, Fingerprints, Replacement, Revision, backoff,
     decide::READY_LONG_ENOUGH,
     pods::{PodFacts, elapsed},
+    secrets::SecretKeys,
 };
 use k8s_openapi::jiff::Timestamp;
 
@@ -21,6 +22,8 @@ const BROKER_RECHECK: Duration = Duration::from_mins(5);
 const TRY_AGAIN: Duration = Duration::from_mins(2);
 /// How often workers are asked for their state.
 const WORKER_POLL: Duration = Duration::from_secs(9);
+/// How often Secrets are looked at. The kubelet takes about as long to see a change.
+const SECRET_POLL: Duration = Duration::from_secs(30);
 /// How long children that nobody touched are taken as applied.
 const REAPPLY: Duration = Duration::from_mins(10);
 
@@ -39,6 +42,7 @@ pub struct JobMemory {
     plan_failures: BTreeMap<Revision, u32>,
     replacements: BTreeMap<String, Replacement>,
     workers: Option<(Timestamp, BTreeMap<String, WorkerError>)>,
+    secrets: Option<(SecretKeys, Timestamp, Fingerprints)>,
     applied: Option<(Timestamp, u64)>,
     refused_act: Option<String>,
     refused_children: Option<(Revision, Timestamp, String)>,
@@ -170,6 +174,21 @@ impl JobMemory {
         self.workers = Some((now, errors));
     }
 
+    /// Fingerprints of these Secrets, while they are new.
+    #[must_use]
+    pub fn secrets(&self, wanted: &SecretKeys, now: Timestamp) -> Option<Fingerprints> {
+        let (of, at, seen) = self.secrets.as_ref()?;
+        (of == wanted && elapsed(*at, now) < SECRET_POLL).then(|| seen.clone())
+    }
+
+    /// Secrets were read. What the brokers said to other credentials does not count any more.
+    pub fn secrets_read(&mut self, wanted: &SecretKeys, now: Timestamp, seen: Fingerprints) {
+        if self.secrets.as_ref().is_some_and(|(.., before)| *before != seen) {
+            self.forget_broker();
+        }
+        self.secrets = Some((wanted.clone(), now, seen));
+    }
+
     /// These children were applied not long ago and nobody touched them.
     #[must_use]
     pub fn is_applied(&self, digest: u64, now: Timestamp) -> bool {
@@ -254,6 +273,20 @@ mod tests {
         memory.with(&key(), "1", |job| job.plan_failed(&Revision::read("a")));
         assert_eq!(memory.with(&key(), "1", |job| job.plan_failures(&Revision::read("a"))), 1);
         assert_eq!(memory.with(&key(), "2", |job| job.plan_failures(&Revision::read("a"))), 0);
+    }
+
+    #[test]
+    fn new_credentials_make_the_answer_of_the_brokers_old() {
+        let (mut job, revision, wanted) = (JobMemory::default(), Revision::read("a"), SecretKeys::new());
+        job.secrets_read(&wanted, at(0), Fingerprints::default());
+        job.broker_answered(&revision, at(0), BrokerObserved::NotAsked);
+        assert!(job.secrets(&wanted, at(29)).is_some() && job.secrets(&wanted, at(30)).is_none());
+        job.secrets_read(&wanted, at(30), Fingerprints::default());
+        assert!(job.last_broker(&revision).is_some());
+        let mut changed = Fingerprints::default();
+        changed.insert("kafka-user", "1".to_owned());
+        job.secrets_read(&wanted, at(60), changed);
+        assert!(job.last_broker(&revision).is_none());
     }
 
     #[test]

@@ -7,7 +7,10 @@ use std::{
 };
 
 use fencepost_crds::v1alpha1::StreamJobStatus;
-use fencepost_plan::{BrokerObserved, decide::PlanOutcome};
+use fencepost_plan::{
+    BrokerObserved,
+    decide::{Cause, PlanOutcome},
+};
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -31,7 +34,7 @@ pub enum Metric {
     FencepostOperatorBrokerChecks,
     /// Plan pods by outcome.
     FencepostOperatorPlans,
-    /// Workers that were replaced because they crash again and again.
+    /// Workers that were replaced, by cause.
     FencepostOperatorPodsReplaced,
     /// StreamJobs that cannot be read.
     FencepostOperatorInvalidObjects,
@@ -67,7 +70,9 @@ impl Metric {
             Self::FencepostOperatorReconcileDurationSeconds => "Seconds per reconciliation",
             Self::FencepostOperatorBrokerChecks => "Checks of brokers, by result (ok, or the reason of the condition)",
             Self::FencepostOperatorPlans => "Plan pods, by result (answered, failed, superseded)",
-            Self::FencepostOperatorPodsReplaced => "Workers that were replaced because they crash again and again",
+            Self::FencepostOperatorPodsReplaced => {
+                "Workers that were replaced, by cause (crash: again and again; credentials: they have changed)"
+            }
             Self::FencepostOperatorInvalidObjects => "StreamJobs that cannot be read",
             Self::FencepostJobCondition => "Conditions of StreamJobs: 1 True, 0 False, -1 Unknown",
             Self::FencepostJobWorkersWanted => "Workers wanted",
@@ -80,6 +85,11 @@ impl Metric {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ResultLabel {
     result: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CauseLabel {
+    cause: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -104,7 +114,7 @@ pub struct Metrics {
     duration: Histogram,
     broker_checks: Family<ResultLabel, Counter>,
     plans: Family<ResultLabel, Counter>,
-    replaced: Counter,
+    replaced: Family<CauseLabel, Counter>,
     invalid: Gauge,
     condition: Family<ConditionLabels, Gauge>,
     wanted: Family<JobLabels, Gauge>,
@@ -122,7 +132,7 @@ impl Default for Metrics {
             duration: Histogram::new([0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0]),
             broker_checks: Family::default(),
             plans: Family::default(),
-            replaced: Counter::default(),
+            replaced: Family::default(),
             invalid: Gauge::default(),
             condition: Family::default(),
             wanted: Family::default(),
@@ -194,8 +204,12 @@ impl Metrics {
     }
 
     /// A worker was replaced.
-    pub fn replaced(&self) {
-        self.replaced.inc();
+    pub fn replaced(&self, cause: Cause) {
+        let cause = match cause {
+            Cause::Crash => "crash",
+            Cause::Credentials => "credentials",
+        };
+        self.replaced.get_or_create(&CauseLabel { cause: cause.to_owned() }).inc();
     }
 
     /// An object cannot be read.

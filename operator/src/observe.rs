@@ -3,10 +3,11 @@
 
 use fencepost_crds::{StreamJob, names};
 use fencepost_plan::{
-    AcceptedRevision, BrokerObserved, Observed, PlanObserved, PlanPod, Revision,
+    AcceptedRevision, BrokerObserved, Fingerprints, Observed, PlanObserved, PlanPod, Revision,
     build::labels,
     pods::PodFacts,
-    revision::{newest_first, revision_of},
+    revision::{newest_first, revision_of, secrets},
+    secrets::SecretKeys,
 };
 use futures::{StreamExt, stream};
 use k8s_openapi::api::{
@@ -37,6 +38,9 @@ pub async fn observe(context: &Context, job: StreamJob) -> Result<(Observed, Rev
     let newest_number = newest_number.max().unwrap_or(0);
     let target = revision_of(&job.spec, &accepted);
     let is_running = newest_first(&accepted).first().is_some_and(|newest| newest.revision == target);
+    // Before the brokers are asked: an answer to old credentials says nothing about new ones.
+    let spec = newest_first(&accepted).first().map_or(&job.spec, |newest| &newest.spec);
+    let secrets = credentials(context, &key, &uid, &secrets(spec)).await;
     let (broker, worker_errors, plan_pods) = tokio::join!(
         broker(context, &key, &uid, &job, &target, is_running),
         worker_errors(context, &key, &uid, &pods),
@@ -60,6 +64,7 @@ pub async fn observe(context: &Context, job: StreamJob) -> Result<(Observed, Rev
         broker,
         worker_errors,
         replacements,
+        secrets,
         refused_act,
         refused_children,
     };
@@ -137,6 +142,16 @@ async fn ask(context: &Context, key: &JobKey, uid: &str, job: &StreamJob, target
     context.metrics.broker_checked(&answer);
     context.memory.with(key, uid, |memory| memory.broker_answered(target, context.now(), answer.clone()));
     answer
+}
+
+async fn credentials(context: &Context, key: &JobKey, uid: &str, wanted: &SecretKeys) -> Fingerprints {
+    let now = context.now();
+    if let Some(known) = context.memory.with(key, uid, |memory| memory.secrets(wanted, now)) {
+        return known;
+    }
+    let seen = broker::fingerprints(&context.client, &key.0, wanted).await;
+    context.memory.with(key, uid, |memory| memory.secrets_read(wanted, now, seen.clone()));
+    seen
 }
 
 async fn worker_errors(

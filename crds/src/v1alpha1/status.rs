@@ -131,6 +131,8 @@ pub enum OperationType {
     Restart,
     /// The number of workers changes.
     Scale,
+    /// Workers are replaced one by one, because their credentials have changed.
+    Rotate,
 }
 
 /// A change under way.

@@ -16,7 +16,7 @@ use serde_json::json;
 use super::process::{self, Liveness, Program, Started};
 use super::ready::{self, Seen};
 use super::topology::Broker;
-use super::{Brokers, Cluster, ClusterSpec, Error, Parts, Security, pki};
+use super::{Brokers, Cluster, ClusterSpec, Error, Issue, Parts, Security, pki};
 use crate::command;
 use crate::report;
 
@@ -211,10 +211,10 @@ impl Cluster {
     ///
     /// # Errors
     /// When they cannot be read.
-    pub fn client_certificate(&self, user: User) -> Result<(String, String), Error> {
+    pub fn client_certificate(&self, user: User, issue: Issue) -> Result<(String, String), Error> {
         let read = |path: PathBuf| fs::read_to_string(&path).map_err(Error::file(path));
-        let folder = self.run.pki().join("kafka");
-        Ok((read(folder.join(format!("user-{user}.crt")))?, read(folder.join(format!("user-{user}.key")))?))
+        let file = self.run.pki().join("kafka").join(pki::user_file(user, issue));
+        Ok((read(file.with_extension("crt"))?, read(file.with_extension("key"))?))
     }
 
     /// What librdkafka must be configured with in order to talk to the brokers as `user`.
@@ -264,6 +264,16 @@ impl Cluster {
     /// When Kafka refuses.
     pub fn revoke(&self, user: User, acl: &[&str]) -> Result<(), Error> {
         self.change_acl("--remove", user, acl)
+    }
+
+    /// Gives `user` another password (SASL_SSL). Connections that are open stay open.
+    ///
+    /// # Errors
+    /// When Kafka refuses.
+    pub fn change_password(&self, user: User, password: &str) -> Result<(), Error> {
+        let (user, scram) = (user.to_string(), format!("SCRAM-SHA-512=[password={password}]"));
+        let arguments = ["--alter", "--entity-type", "users", "--entity-name", &user, "--add-config", &scram];
+        self.kafka_tool("org.apache.kafka.tools.ConfigCommand", &arguments).map(drop)
     }
 
     fn change_acl(&self, change: &str, user: User, acl: &[&str]) -> Result<(), Error> {

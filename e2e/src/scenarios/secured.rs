@@ -9,22 +9,23 @@ use serde_json::{Value, json};
 use super::bench::{Limits, has, message};
 use super::failure::ensure;
 use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
+use crate::cluster::Issue;
 use crate::cluster::kafka::User;
 use crate::load::{Load, Plan};
 
 /// The operator asks again by itself, ever more rarely: a mended Secret or ACL must be seen without help.
-const SEEN_BY_ITSELF: Duration = Duration::from_secs(240);
+pub(super) const SEEN_BY_ITSELF: Duration = Duration::from_secs(240);
 
 pub(super) fn named(bench: &Bench<'_>) -> Outcome {
     let (input, load) = prepared(bench)?;
     let journal = bench.journal();
 
-    credentials(bench, "not-the-password")?;
+    credentials(bench, User::Worker, "not-the-password")?;
     let job = OrdersJob::new(bench);
     bench.apply(&secured(job.manifest(bench)?, &with_password(bench))?)?;
     let wrong_password = incompatible(bench, &job, Reason::AuthenticationFailed, Limits::JUDGED)?;
 
-    credentials(bench, &User::Worker.password())?;
+    credentials(bench, User::Worker, &User::Worker.password())?;
     let no_permission = incompatible(bench, &job, Reason::AuthorizationFailed, SEEN_BY_ITSELF)?;
     ensure!(journal.pods().is_empty(), "workers were started: {:?}", journal.pods());
 
@@ -34,12 +35,12 @@ pub(super) fn named(bench: &Bench<'_>) -> Outcome {
         .map(|(last, others)| (last.clone(), others.to_vec()))
         .ok_or_else(|| Failure::Expectation("the guide names no permission".to_owned()))?;
     for permission in &others {
-        permission.grant(bench)?;
+        permission.grant(bench, User::Worker)?;
     }
     let what = "a condition that names DescribeConfigs";
     bench.until_job(&job.name, what, SEEN_BY_ITSELF, |job| names(job, ConditionType::BrokerCompatible, &limits))?;
     ensure!(journal.pods().is_empty(), "workers were started: {:?}", journal.pods());
-    limits.grant(bench)?;
+    limits.grant(bench, User::Worker)?;
     runs(bench, &job)?;
     load.finish().map_err(Failure::means("write the input"))?;
     let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
@@ -51,11 +52,11 @@ pub(super) fn taken_away(bench: &Bench<'_>) -> Outcome {
     let input = bench.make_topic("orders", 2)?;
     bench.make_topic("purchases", 2)?;
     authority(bench)?;
-    credentials(bench, &User::Worker.password())?;
+    credentials(bench, User::Worker, &User::Worker.password())?;
     let job = OrdersJob::new(bench);
     let permissions = permissions(bench, &job);
     for permission in &permissions {
-        permission.grant(bench)?;
+        permission.grant(bench, User::Worker)?;
     }
     let load = bench.load(Plan::new(&input, 2, 500))?;
     bench.apply(&secured(job.manifest(bench)?, &with_password(bench))?)?;
@@ -63,12 +64,12 @@ pub(super) fn taken_away(bench: &Bench<'_>) -> Outcome {
     let mut told = Vec::new();
     // The last is not the workers'.
     for permission in permissions.iter().rev().skip(1).rev() {
-        permission.revoke(bench)?;
+        permission.revoke(bench, User::Worker)?;
         let what = format!("a condition that names {} on {}", permission.operation, permission.name);
         let degraded =
             bench.until_job(&job.name, &what, SEEN_BY_ITSELF, |job| names(job, ConditionType::Degraded, permission))?;
         told.push(message(&degraded, ConditionType::Degraded));
-        permission.grant(bench)?;
+        permission.grant(bench, User::Worker)?;
         bench.until_job(&job.name, "the job to be well again", SEEN_BY_ITSELF, |job| {
             has(job, ConditionType::Ready, "True", None) && has(job, ConditionType::Degraded, "False", None)
         })?;
@@ -82,25 +83,12 @@ pub(super) fn taken_away(bench: &Bench<'_>) -> Outcome {
 /// Mutual TLS: no password anywhere.
 pub(super) fn mutual_tls(bench: &Bench<'_>) -> Outcome {
     let (input, load) = prepared(bench)?;
-    let (certificate, key) =
-        bench.cluster().client_certificate(User::Worker).map_err(Failure::means("read a certificate"))?;
-    let mut secret = secret(bench, "kafka-worker", &json!({"tls.crt": certificate, "tls.key": key}));
-    if let Some(secret) = secret.as_object_mut() {
-        secret.insert("type".to_owned(), "kubernetes.io/tls".into());
-    }
-    bench.apply(&secret)?;
+    certificate(bench, User::Worker, Issue::First)?;
     let job = OrdersJob::new(bench);
     for permission in permissions(bench, &job) {
-        permission.grant(bench)?;
+        permission.grant(bench, User::Worker)?;
     }
-    let kafka = json!({
-        "bootstrapServers": bench.cluster().mutual_bootstrap(),
-        "tls": {
-            "caSecretRef": {"name": "kafka-ca", "key": "ca.crt"},
-            "clientCertificateSecretRef": {"name": "kafka-worker"},
-        },
-    });
-    bench.apply(&secured(job.manifest(bench)?, &kafka)?)?;
+    bench.apply(&secured(job.manifest(bench)?, &with_certificate(bench))?)?;
     runs(bench, &job)?;
     load.finish().map_err(Failure::means("write the input"))?;
     let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
@@ -115,7 +103,7 @@ fn prepared(bench: &Bench<'_>) -> Result<(String, Load), Failure> {
     Ok((input, load))
 }
 
-fn authority(bench: &Bench<'_>) -> Result<(), Failure> {
+pub(super) fn authority(bench: &Bench<'_>) -> Result<(), Failure> {
     let authority =
         std::fs::read_to_string(bench.cluster().kafka_authority()).map_err(Failure::means("read the authority"))?;
     bench.apply(&secret(bench, "kafka-ca", &json!({"ca.crt": authority})))
@@ -133,7 +121,7 @@ fn runs(bench: &Bench<'_>, job: &OrdersJob) -> Result<(), Failure> {
 
 /// One line of the installation guide's table.
 #[derive(Debug, Clone)]
-struct Permission {
+pub(super) struct Permission {
     operation: &'static str,
     /// `--topic` and the like.
     kind: &'static str,
@@ -153,12 +141,12 @@ impl Permission {
         words
     }
 
-    fn grant(&self, bench: &Bench<'_>) -> Result<(), Failure> {
-        bench.cluster().grant(User::Worker, &self.words()).map_err(Failure::means("grant a permission"))
+    pub(super) fn grant(&self, bench: &Bench<'_>, user: User) -> Result<(), Failure> {
+        bench.cluster().grant(user, &self.words()).map_err(Failure::means("grant a permission"))
     }
 
-    fn revoke(&self, bench: &Bench<'_>) -> Result<(), Failure> {
-        bench.cluster().revoke(User::Worker, &self.words()).map_err(Failure::means("take a permission away"))
+    fn revoke(&self, bench: &Bench<'_>, user: User) -> Result<(), Failure> {
+        bench.cluster().revoke(user, &self.words()).map_err(Failure::means("take a permission away"))
     }
 }
 
@@ -175,7 +163,7 @@ fn names(job: &StreamJob, condition: ConditionType, permission: &Permission) -> 
 }
 
 /// What the installation guide says a job needs, the operator's own last.
-fn permissions(bench: &Bench<'_>, job: &OrdersJob) -> Vec<Permission> {
+pub(super) fn permissions(bench: &Bench<'_>, job: &OrdersJob) -> Vec<Permission> {
     let name = format!("{}.{}", bench.namespace(), job.name);
     let permission =
         |operation, kind, name: &str| Permission { operation, kind, name: name.to_owned(), is_prefix: false };
@@ -188,7 +176,7 @@ fn permissions(bench: &Bench<'_>, job: &OrdersJob) -> Vec<Permission> {
     ]
 }
 
-fn with_password(bench: &Bench<'_>) -> Value {
+pub(super) fn with_password(bench: &Bench<'_>) -> Value {
     json!({
         "bootstrapServers": bench.cluster().bootstrap_name(),
         "tls": {"caSecretRef": {"name": "kafka-ca", "key": "ca.crt"}},
@@ -200,9 +188,29 @@ fn with_password(bench: &Bench<'_>) -> Value {
     })
 }
 
-fn credentials(bench: &Bench<'_>, password: &str) -> Result<(), Failure> {
-    let user = User::Worker.to_string();
-    bench.apply(&secret(bench, "kafka-user", &json!({"username": user, "password": password})))
+pub(super) fn with_certificate(bench: &Bench<'_>) -> Value {
+    json!({
+        "bootstrapServers": bench.cluster().mutual_bootstrap(),
+        "tls": {
+            "caSecretRef": {"name": "kafka-ca", "key": "ca.crt"},
+            "clientCertificateSecretRef": {"name": "kafka-worker"},
+        },
+    })
+}
+
+pub(super) fn credentials(bench: &Bench<'_>, user: User, password: &str) -> Result<(), Failure> {
+    bench.apply(&secret(bench, "kafka-user", &json!({"username": user.to_string(), "password": password})))
+}
+
+/// A Secret as cert-manager makes it.
+pub(super) fn certificate(bench: &Bench<'_>, user: User, issue: Issue) -> Result<(), Failure> {
+    let (certificate, key) =
+        bench.cluster().client_certificate(user, issue).map_err(Failure::means("read a certificate"))?;
+    let mut secret = secret(bench, "kafka-worker", &json!({"tls.crt": certificate, "tls.key": key}));
+    if let Some(secret) = secret.as_object_mut() {
+        secret.insert("type".to_owned(), "kubernetes.io/tls".into());
+    }
+    bench.apply(&secret)
 }
 
 fn secret(bench: &Bench<'_>, name: &str, data: &Value) -> Value {
@@ -213,7 +221,7 @@ fn secret(bench: &Bench<'_>, name: &str, data: &Value) -> Value {
     })
 }
 
-fn secured(job: StreamJob, kafka: &Value) -> Result<StreamJob, Failure> {
+pub(super) fn secured(job: StreamJob, kafka: &Value) -> Result<StreamJob, Failure> {
     let mut job = job;
     job.spec.kafka = serde_json::from_value(kafka.clone()).map_err(Failure::means("write the StreamJob"))?;
     for sink in &mut job.spec.pipeline.sinks {

@@ -21,7 +21,10 @@ use serde_json::Error as JsonError;
 use thiserror::Error;
 
 pub use self::plan_pod::{PlanChildren, plan_children, plan_name};
-use crate::revision::{Identity, RunSpec};
+use crate::{
+    revision::{Identity, RunSpec},
+    secrets::Fingerprints,
+};
 
 /// A child could not be built.
 #[derive(Debug, Error)]
@@ -32,12 +35,14 @@ pub enum BuildError {
 }
 
 /// A start of the workers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
     /// Epoch: in the pod template, so that each start has pods of its own.
     pub epoch: i64,
     /// Number of workers.
     pub replicas: i32,
+    /// Contents of Secrets that a worker which starts now has.
+    pub secrets: Fingerprints,
 }
 
 /// Everything a running job consists of, in the order in which it is applied.
@@ -59,7 +64,7 @@ pub struct Children {
 ///
 /// # Errors
 /// The resolved job cannot be written as JSON.
-pub fn children(identity: &Identity, run: &RunSpec, start: Start) -> Result<Children, BuildError> {
+pub fn children(identity: &Identity, run: &RunSpec, start: &Start) -> Result<Children, BuildError> {
     Ok(Children {
         service_account: service_account::build(identity),
         config_map: config_map::build(identity, run)?,

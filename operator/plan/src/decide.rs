@@ -16,6 +16,7 @@
 mod gates;
 mod repair;
 mod rollout;
+mod rotate;
 #[cfg(test)]
 mod tests;
 
@@ -28,7 +29,7 @@ use thiserror::Error;
 
 pub use self::{
     gates::{BrokerGate, Gates, SpecGate},
-    repair::{READY_LONG_ENOUGH, Replace},
+    repair::{Cause, READY_LONG_ENOUGH, Replace},
     rollout::{Foreign, Progress, Step},
 };
 use crate::{
@@ -196,7 +197,7 @@ const AT_ONCE: Duration = Duration::from_millis(20);
 fn look_again(gates: &Gates, progress: &Progress, repairs: &repair::Repairs) -> Duration {
     let rollout = match progress.step {
         Step::Accepting => AT_ONCE,
-        Step::Draining { .. } | Step::Starting | Step::Scaling | Step::Blocked(_) => WAITING,
+        Step::Draining { .. } | Step::Starting | Step::Scaling | Step::Rotating { .. } | Step::Blocked(_) => WAITING,
         Step::Running => STEADY,
         Step::Nothing => IDLE,
     };

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`observed`] | what was seen, in types that hold no more than the rules need |
 //! | [`revision`] | which revision is this spec, and what does a revision run |
+//! | [`secrets`] | which credentials did a worker start with |
 //! | [`pods`] | what do the pods say about the workers |
 //! | [`validate`] | what is wrong with a spec, all at once |
 //! | [`decide`] | what is the next step |
@@ -22,6 +23,7 @@ pub mod observed;
 pub mod pods;
 pub mod report;
 pub mod revision;
+pub mod secrets;
 pub mod validate;
 
 #[cfg(test)]
@@ -34,4 +36,5 @@ pub use self::{
         Settings, TopicFacts,
     },
     revision::{AcceptedRevision, Identity, Revision, RunSpec},
+    secrets::Fingerprints,
 };

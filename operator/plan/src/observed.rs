@@ -12,7 +12,7 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 
-use crate::revision::AcceptedRevision;
+use crate::{revision::AcceptedRevision, secrets::Fingerprints};
 
 /// How the operator was installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +47,8 @@ pub struct Observed {
     pub worker_errors: BTreeMap<String, WorkerError>,
     /// Workers that were replaced because they crash, by pod name.
     pub replacements: BTreeMap<String, Replacement>,
+    /// Fingerprints of the Secrets that could be read just now.
+    pub secrets: Fingerprints,
     /// What the API server said when it refused to try the children of the newest spec.
     pub refused_children: Option<String>,
     /// What the API server said when it refused an act of the decision before.

@@ -14,6 +14,8 @@ use kube_core::ResourceExt;
 
 use fencepost_crds::conditions::Reason;
 
+use crate::secrets::Fingerprints;
+
 /// A pod with what the rules need of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodFacts {
@@ -25,6 +27,8 @@ pub struct PodFacts {
     pub ordinal: Option<u32>,
     /// Epoch that it was built for.
     pub epoch: Option<i64>,
+    /// Secrets that it started with.
+    pub secrets: Fingerprints,
     /// Node, for messages.
     pub node: Option<String>,
     /// Someone asked it to stop. It is alive until it is gone.
@@ -128,6 +132,7 @@ impl PodFacts {
             ordinal: names::ordinal_of_pod(&name),
             name,
             uid: pod.uid().unwrap_or_default(),
+            secrets: Fingerprints::read(pod.metadata.annotations.as_ref()),
             epoch: pod.annotations().get(names::ANNOTATION_EPOCH).and_then(|epoch| epoch.parse().ok()),
             node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
             terminating: pod.metadata.deletion_timestamp.is_some(),

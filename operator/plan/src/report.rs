@@ -53,7 +53,7 @@ fn phase(progress: &Progress, verdict: conditions::Verdict) -> Phase {
         (_, conditions::Verdict { stalled: true, .. }) => Phase::Stalled,
         (_, conditions::Verdict { all_work: true, .. }) => Phase::Running,
         (Step::Nothing | Step::Accepting | Step::Blocked(_), _) if progress.epoch.is_none() => Phase::Pending,
-        (Step::Running | Step::Scaling, _) => Phase::Running,
+        (Step::Running | Step::Scaling | Step::Rotating { .. }, _) => Phase::Running,
         _ => Phase::Starting,
     }
 }
@@ -73,6 +73,7 @@ fn operation(case: &Case<'_>, progress: &Progress) -> Option<OperationStatus> {
     let step = match progress.step {
         Step::Draining { .. } => "Draining",
         Step::Scaling => "Scaling",
+        Step::Rotating { .. } => "Rotating",
         Step::Starting | Step::Running | Step::Accepting | Step::Nothing | Step::Blocked(_) => "Starting",
     };
     let epoch = progress.epoch.unwrap_or(0);
@@ -82,6 +83,8 @@ fn operation(case: &Case<'_>, progress: &Progress) -> Option<OperationStatus> {
         OperationType::Restart if step == "Draining" => format!("restart-{}", epoch.saturating_add(1)),
         OperationType::Restart => format!("restart-{epoch}"),
         OperationType::Start => format!("start-{epoch}"),
+        OperationType::Rotate => under_way(case, OperationType::Rotate)
+            .unwrap_or_else(|| format!("rotate-{epoch}-{}", case.seen.now.as_second())),
     };
     let before = case.old.operation.as_ref().filter(|old| old.id == id && old.step.as_deref() == Some(step));
     Some(OperationStatus {
@@ -93,6 +96,12 @@ fn operation(case: &Case<'_>, progress: &Progress) -> Option<OperationStatus> {
             .or_else(|| Some(case.seen.now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())),
         last_error: case.seen.refused_act.as_deref().map(|message| clamp(message, LAST_ERROR_LIMIT)),
     })
+}
+
+/// The id of the operation that is under way, if it is of this type.
+fn under_way(case: &Case<'_>, operation_type: OperationType) -> Option<String> {
+    let old = case.old.operation.as_ref().filter(|old| old.operation_type == Some(operation_type));
+    old.map(|old| old.id.clone())
 }
 
 /// The mark rises before more workers are asked for, so that it covers every id that ever reached a broker.

@@ -1,9 +1,6 @@
 //! Revisions: hashes of a spec without `replicas`, and what each of them runs.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-};
+use std::{collections::BTreeMap, fmt};
 
 use fencepost_crds::{StreamJob, StreamJobSpec, contract::ResolvedJob, names, resolve, v1alpha1::WorkerSpec};
 use k8s_openapi::{
@@ -16,7 +13,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-use crate::build::labels;
+use crate::{build::labels, secrets::SecretKeys};
 
 /// Number of bytes of the hash in a name: ten hexadecimal digits.
 const HASH_BYTES: usize = 5;
@@ -143,7 +140,7 @@ pub struct RunSpec {
     /// How the workers run.
     pub worker: WorkerSpec,
     /// Secrets to mount, with the keys that are used and no others.
-    pub secrets: BTreeMap<String, BTreeSet<String>>,
+    pub secrets: SecretKeys,
 }
 
 impl RunSpec {
@@ -161,10 +158,12 @@ impl RunSpec {
     }
 }
 
-fn secrets(spec: &StreamJobSpec) -> BTreeMap<String, BTreeSet<String>> {
+/// The Secrets that a spec uses.
+#[must_use]
+pub fn secrets(spec: &StreamJobSpec) -> SecretKeys {
     let tls = spec.kafka.tls.iter().filter_map(|tls| tls.ca_secret_ref.as_ref());
     let sasl = spec.kafka.sasl.iter().flat_map(|sasl| [&sasl.username_secret_ref, &sasl.password_secret_ref]);
-    let mut secrets = BTreeMap::<String, BTreeSet<String>>::new();
+    let mut secrets = SecretKeys::new();
     for reference in tls.chain(sasl) {
         secrets.entry(reference.name.clone()).or_default().insert(reference.key.clone());
     }

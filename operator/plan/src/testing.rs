@@ -84,6 +84,7 @@ pub(crate) fn observed(job: StreamJob) -> Observed {
         broker: BrokerObserved::Facts(facts()),
         worker_errors: BTreeMap::new(),
         replacements: BTreeMap::new(),
+        secrets: crate::secrets::Fingerprints::default(),
         refused_act: None,
         refused_children: None,
     }

@@ -9,7 +9,10 @@ use fencepost_kafka::{
     error::chain,
     settings::{ConnectionSettings, SettingsError},
 };
-use fencepost_plan::BrokerFailure;
+use fencepost_plan::{
+    BrokerFailure, Fingerprints,
+    secrets::{SecretKeys, fingerprint},
+};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 
@@ -42,6 +45,24 @@ pub(super) async fn settings(
         settings = settings.with_sasl(sasl.mechanism, username, password).map_err(|error| wrong(&error))?;
     }
     Ok(settings)
+}
+
+/// Fingerprints of the Secrets that are there and complete.
+pub async fn fingerprints(client: &Client, namespace: &str, wanted: &SecretKeys) -> Fingerprints {
+    let api = &Api::<Secret>::namespaced(client.clone(), namespace);
+    let mut seen = Fingerprints::default();
+    for (name, keys) in wanted {
+        match api.get_opt(name).await {
+            Ok(secret) => {
+                if let Some(print) = secret.and_then(|secret| fingerprint(&secret, keys)) {
+                    seen.insert(name, print);
+                }
+            }
+            // Workers go on with what they have.
+            Err(error) => tracing::warn!(namespace, secret = name, error = chain(&error), "a Secret cannot be read"),
+        }
+    }
+    seen
 }
 
 fn wrong(error: &SettingsError) -> BrokerFailure {

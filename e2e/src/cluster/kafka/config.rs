@@ -21,6 +21,8 @@ pub enum User {
     Worker,
     /// Tests, when they write input and read output.
     Tester,
+    /// The workers of a job whose password changes.
+    Changing,
     /// Nobody in particular.
     Outsider,
 }

@@ -27,7 +27,7 @@ const GRACE_BEYOND_DRAIN: Duration = Duration::from_secs(10);
 /// Readable by the group of the pod, by nobody else.
 const SECRET_MODE: i32 = 0o440;
 
-pub(super) fn build(identity: &Identity, run: &RunSpec, start: Start) -> StatefulSet {
+pub(super) fn build(identity: &Identity, run: &RunSpec, start: &Start) -> StatefulSet {
     let name = names::child(&identity.name);
     let mut metadata = labels::metadata(identity, &name);
     labels::label(&mut metadata, names::LABEL_REVISION, run.revision.as_str());
@@ -54,12 +54,13 @@ pub(super) fn build(identity: &Identity, run: &RunSpec, start: Start) -> Statefu
     }
 }
 
-/// A function of revision and epoch only. The version of the operator is not in it: an upgrade of the operator restarts nothing.
-fn template(identity: &Identity, run: &RunSpec, start: Start) -> PodTemplateSpec {
+/// A function of revision, epoch and credentials only. The version of the operator is not in it: an upgrade of the operator restarts nothing.
+fn template(identity: &Identity, run: &RunSpec, start: &Start) -> PodTemplateSpec {
     let worker = &run.worker;
     let mut our_labels = labels::of_pods(&identity.name, names::ROLE_WORKER);
     our_labels.insert(names::LABEL_REVISION.to_owned(), run.revision.to_string());
-    let our_annotations = [(names::ANNOTATION_EPOCH.to_owned(), start.epoch.to_string())];
+    let epoch = (names::ANNOTATION_EPOCH.to_owned(), start.epoch.to_string());
+    let our_annotations = [Some(epoch), start.secrets.annotation()].into_iter().flatten();
 
     let mut spec = pod::spec(run, &config_map::name(&identity.name, run), container(run, start));
     spec.service_account_name = Some(names::child(&identity.name));
@@ -89,7 +90,7 @@ fn template(identity: &Identity, run: &RunSpec, start: Start) -> PodTemplateSpec
     }
 }
 
-fn container(run: &RunSpec, start: Start) -> Container {
+fn container(run: &RunSpec, start: &Start) -> Container {
     let job = format!("{}/{}", names::JOB_DIR, names::JOB_FILE);
     let mut container = pod::container(run, vec!["run".to_owned(), job]);
     let env = container.env.get_or_insert_default();

@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::{Start, children, plan_children};
+use crate::secrets::Fingerprints;
 use crate::testing::{identity, run_spec};
 
 /// A job that uses every setting that reaches a manifest.
@@ -25,17 +26,22 @@ fn everything(json: &mut Value) {
         "nodeSelector": { "disk": "fast" },
         "tolerations": [{ "key": "stream", "operator": "Exists" }],
         "podLabels": { "team": "shop", "fencepost.dev/job": "not-yours" },
-        "podAnnotations": { "note": "x", "fencepost.dev/epoch": "99" },
+        "podAnnotations": { "note": "x", "fencepost.dev/epoch": "99", "fencepost.dev/secrets": "{}" },
         "drainTimeout": "1500ms",
         "log": "debug",
     });
 }
 
-const START: Start = Start { epoch: 4, replicas: 3 };
+fn start() -> Start {
+    let mut secrets = Fingerprints::default();
+    secrets.insert("kafka-user", "0123456789abcdef".to_owned());
+    Start { epoch: 4, replicas: 3, secrets }
+}
 
 #[test]
 fn children_of_a_small_job() {
-    let built = children(&identity(), &run_spec(|_| {}), START).unwrap();
+    let start = Start { secrets: Fingerprints::default(), ..start() };
+    let built = children(&identity(), &run_spec(|_| {}), &start).unwrap();
     insta::assert_yaml_snapshot!("small-stateful-set", built.stateful_set);
     insta::assert_yaml_snapshot!("small-service", built.service);
     insta::assert_yaml_snapshot!("small-service-account", built.service_account);
@@ -45,7 +51,7 @@ fn children_of_a_small_job() {
 
 #[test]
 fn every_setting_of_the_spec_reaches_the_workers() {
-    let built = children(&identity(), &run_spec(everything), START).unwrap();
+    let built = children(&identity(), &run_spec(everything), &start()).unwrap();
     insta::assert_yaml_snapshot!("everything-stateful-set", built.stateful_set);
 }
 
@@ -57,25 +63,26 @@ fn every_setting_that_a_plan_needs_reaches_the_plan_pod() {
 
 #[test]
 fn labels_and_annotations_of_a_user_never_replace_ours() {
-    let built = children(&identity(), &run_spec(everything), START).unwrap();
+    let built = children(&identity(), &run_spec(everything), &start()).unwrap();
     let metadata = built.stateful_set.spec.unwrap().template.metadata.unwrap();
     assert_eq!(metadata.labels.unwrap()["fencepost.dev/job"], "spend");
     assert_eq!(metadata.annotations.unwrap()["fencepost.dev/epoch"], "4");
 }
 
 #[test]
-fn the_pod_template_depends_on_revision_and_epoch_and_not_on_the_number_of_workers() {
+fn the_pod_template_depends_on_revision_epoch_and_credentials_and_not_on_the_number_of_workers() {
     let template = |start: Start| {
-        let built = children(&identity(), &run_spec(|_| {}), start).unwrap();
+        let built = children(&identity(), &run_spec(|_| {}), &start).unwrap();
         built.stateful_set.spec.unwrap().template
     };
-    assert_eq!(template(START), template(Start { replicas: 9, ..START }));
-    assert_ne!(template(START), template(Start { epoch: 5, ..START }));
+    assert_eq!(template(start()), template(Start { replicas: 9, ..start() }));
+    assert_ne!(template(start()), template(Start { epoch: 5, ..start() }));
+    assert_ne!(template(start()), template(Start { secrets: Fingerprints::default(), ..start() }));
 }
 
 #[test]
 fn the_kubelet_waits_longer_than_a_worker_may_drain() {
-    let built = children(&identity(), &run_spec(everything), START).unwrap();
+    let built = children(&identity(), &run_spec(everything), &start()).unwrap();
     let spec = built.stateful_set.spec.unwrap().template.spec.unwrap();
     // 1.5 s and 10 s, in whole seconds.
     assert_eq!(spec.termination_grace_period_seconds, Some(12));
@@ -83,7 +90,7 @@ fn the_kubelet_waits_longer_than_a_worker_may_drain() {
 
 #[test]
 fn secrets_are_mounted_by_key_and_never_read_into_a_manifest() {
-    let built = children(&identity(), &run_spec(everything), START).unwrap();
+    let built = children(&identity(), &run_spec(everything), &start()).unwrap();
     let spec = built.stateful_set.spec.unwrap().template.spec.unwrap();
     let mounted: Vec<(String, Vec<String>)> = spec
         .volumes
@@ -110,7 +117,7 @@ fn names_of_children_fit_into_a_label() {
     let job = crate::testing::job(change);
     let identity = crate::revision::Identity::of(&job).unwrap();
     let run = run_spec(change);
-    let built = children(&identity, &run, START).unwrap();
+    let built = children(&identity, &run, &start()).unwrap();
     let plan = plan_children(&identity, &run).unwrap();
     let revision = crate::revision::AcceptedRevision::object_name(&name, 1_000_000);
     let pod = format!("{}-999", built.stateful_set.metadata.name.unwrap());

@@ -15,6 +15,15 @@ use crate::{
 /// Ready for this long, a worker's earlier crashes do not count any more.
 pub const READY_LONG_ENOUGH: Duration = Duration::from_mins(1);
 
+/// Why a worker is replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// It crashes again and again.
+    Crash,
+    /// Its credentials have changed.
+    Credentials,
+}
+
 /// A worker to replace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replace {
@@ -22,7 +31,9 @@ pub struct Replace {
     pub pod: String,
     /// The instance that is meant.
     pub uid: String,
-    /// Why, for log and event.
+    /// Why.
+    pub cause: Cause,
+    /// The same for log and event.
     pub why: String,
 }
 
@@ -35,14 +46,19 @@ pub(super) struct Repairs {
 
 pub(super) fn replacements(case: &Case<'_>, progress: &Progress) -> Repairs {
     let mut repairs = Repairs::default();
-    if !matches!(progress.step, Step::Starting | Step::Scaling | Step::Running) {
+    if !matches!(progress.step, Step::Starting | Step::Scaling | Step::Running | Step::Rotating { .. }) {
         return repairs;
     }
     for pod in &case.pods {
         match due(case, pod) {
             Due::Not => {}
             Due::Now(why) => {
-                repairs.acts.push(Act::Replace(Replace { pod: pod.name.clone(), uid: pod.uid.clone(), why }));
+                repairs.acts.push(Act::Replace(Replace {
+                    pod: pod.name.clone(),
+                    uid: pod.uid.clone(),
+                    cause: Cause::Crash,
+                    why,
+                }));
             }
             Due::In(rest) => repairs.look_again = Some(repairs.look_again.map_or(rest, |old| old.min(rest))),
         }

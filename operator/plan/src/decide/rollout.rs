@@ -17,7 +17,7 @@ use fencepost_crds::{names, v1alpha1::OperationType};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube_core::ResourceExt;
 
-use super::{Act, Case, Gates};
+use super::{Act, Case, Gates, rotate};
 use crate::{
     build::{self, BuildError, Start},
     pods::PodFacts,
@@ -60,6 +60,11 @@ pub enum Step {
     Starting,
     /// The number of workers changes.
     Scaling,
+    /// Workers are replaced one by one, because their credentials have changed.
+    Rotating {
+        /// Those that are left.
+        pods: Vec<String>,
+    },
     /// Workers run as asked.
     Running,
     /// Something is in the way.
@@ -125,8 +130,12 @@ fn accept(case: &Case<'_>) -> Result<Act, BuildError> {
         image: case.target.image.clone(),
         spec: case.seen.job.spec.clone(),
     };
-    let start = Start { epoch: case.old.epoch.unwrap_or(0).saturating_add(1), replicas: case.seen.job.spec.replicas };
-    let trial = Box::new(build::children(&case.identity, &case.target, start)?);
+    let start = Start {
+        epoch: case.old.epoch.unwrap_or(0).saturating_add(1),
+        replicas: case.seen.job.spec.replicas,
+        secrets: rotate::newest(case, &case.target),
+    };
+    let trial = Box::new(build::children(&case.identity, &case.target, &start)?);
     Ok(Act::Accept { revision: Box::new(accepted.write(&case.identity)), trial })
 }
 
@@ -159,11 +168,12 @@ fn start_or_drain(case: &Case<'_>, run: &RunSpec, progress: &mut Progress) -> Re
     progress.epoch = Some(epoch);
     progress.current = Some(run.revision.clone());
     (progress.step, progress.operation) = running_step(case, set, epoch, fresh);
-    let start = Start { epoch, replicas: progress.replicas };
+    let start = Start { epoch, replicas: progress.replicas, secrets: rotate::newest(case, run) };
     progress.acts.push(Act::Apply {
-        children: Box::new(build::children(&case.identity, run, start)?),
+        children: Box::new(build::children(&case.identity, run, &start)?),
         seen: set.and_then(ResourceExt::resource_version),
     });
+    rotate::proceed(case, &start.secrets, progress);
     progress.acts.extend(forget(case, &run.revision));
     Ok(())
 }
@@ -183,32 +193,34 @@ fn running_step(case: &Case<'_>, set: Option<&StatefulSet>, epoch: i64, fresh: b
         // A start that is under way stays one when the number of workers changes meanwhile.
         Some(OperationType::Start | OperationType::Restart) => (Step::Starting, Some(start)),
         Some(OperationType::Scale) => (Step::Scaling, Some(OperationType::Scale)),
-        None if set.and_then(wanted) != Some(replicas) => (Step::Scaling, Some(OperationType::Scale)),
-        // Nothing was asked for: a worker went away by itself and comes back.
-        None => (Step::Running, None),
+        None | Some(OperationType::Rotate) if set.and_then(wanted) != Some(replicas) => {
+            (Step::Scaling, Some(OperationType::Scale))
+        }
+        // Nothing was asked for: a worker went away by itself and comes back, or it is replaced.
+        None | Some(OperationType::Rotate) => (Step::Running, None),
     }
 }
 
 /// Exactly the wanted workers exist and all work.
-fn settled_pods(case: &Case<'_>, replicas: i32) -> bool {
+pub(super) fn settled_pods(case: &Case<'_>, replicas: i32) -> bool {
     usize::try_from(replicas).is_ok_and(|wanted| case.pods.len() == wanted) && case.pods.iter().all(PodFacts::works)
 }
 
 /// No worker lives, and none can appear: the StatefulSet controller has seen that it shall have none. Without the second half
 /// a controller that still acts on its older copy could make a pod after we counted.
 fn is_quiet(case: &Case<'_>, set: Option<&StatefulSet>) -> bool {
-    let calm = set.is_none_or(|set| {
-        let status = set.status.as_ref();
-        let seen = status.and_then(|status| status.observed_generation);
-        wanted(set) == Some(0)
-            && seen.is_some()
-            && seen >= set.metadata.generation
-            && status.is_some_and(|status| status.replicas == 0)
-    });
+    let none = |set: &StatefulSet| set.status.as_ref().is_some_and(|status| status.replicas == 0);
+    let calm = set.is_none_or(|set| wanted(set) == Some(0) && is_observed(set) && none(set));
     calm && case.pods.is_empty()
 }
 
-fn wanted(set: &StatefulSet) -> Option<i32> {
+/// The StatefulSet controller has seen the newest spec of the StatefulSet.
+pub(super) fn is_observed(set: &StatefulSet) -> bool {
+    let seen = set.status.as_ref().and_then(|status| status.observed_generation);
+    seen.is_some() && seen >= set.metadata.generation
+}
+
+pub(super) fn wanted(set: &StatefulSet) -> Option<i32> {
     set.spec.as_ref().map(|spec| spec.replicas.unwrap_or(1))
 }
 

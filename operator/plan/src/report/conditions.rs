@@ -134,6 +134,16 @@ fn reconciling(case: &Case<'_>, gates: &Gates, progress: &Progress, stalled: boo
             Reason::Scaling,
             format!("from {} workers to {}", case.pods.len(), progress.replicas),
         ),
+        Step::Rotating { pods } => (
+            ConditionStatus::True,
+            Reason::Rotating,
+            match pods.as_slice() {
+                [] => "credentials have changed: the last worker that was replaced starts".to_owned(),
+                left => {
+                    format!("credentials have changed: workers are replaced one by one, left are {}", left.join(", "))
+                }
+            },
+        ),
         Step::Accepting => (ConditionStatus::True, Reason::Starting, "all checks passed".to_owned()),
         Step::Nothing | Step::Running if !case.target_is_accepted => {
             (ConditionStatus::True, Reason::Planning, waits_for(gates))
@@ -205,7 +215,9 @@ fn readiness(gates: &Gates, progress: &Progress, is_newest: bool, ready: i32) ->
             say(ConditionStatus::False, Reason::WorkersNotReady, "old workers finish before new ones start")
         }
         Step::Blocked(foreign) => say(ConditionStatus::False, Reason::WorkersNotReady, describe(foreign)),
-        Step::Running if ready == progress.replicas => say(ConditionStatus::True, Reason::AllWorkersReady, counted),
+        Step::Running | Step::Rotating { .. } if ready == progress.replicas => {
+            say(ConditionStatus::True, Reason::AllWorkersReady, counted)
+        }
         _ => say(ConditionStatus::False, Reason::WorkersNotReady, counted),
     }
 }

@@ -24,6 +24,7 @@ use crate::{
     decide::{Act, Decision, decide},
     observed::{BrokerObserved, Observed, PlanPod, TopicFacts},
     revision::AcceptedRevision,
+    secrets::Fingerprints,
 };
 
 /// How a container ended.
@@ -33,6 +34,7 @@ pub(crate) struct Ended {
     pub message: &'static str,
 }
 
+#[derive(Clone)]
 pub(crate) struct World {
     pub job: StreamJob,
     pub revisions: Vec<ControllerRevision>,
@@ -44,6 +46,7 @@ pub(crate) struct World {
     pub report: Result<PlanReport, String>,
     pub broker: BrokerObserved,
     pub refuses_children: Option<String>,
+    pub secrets: Fingerprints,
     pub now: i64,
     pub events: Vec<String>,
     /// Every (epoch, revision) that ever had a pod.
@@ -63,6 +66,7 @@ impl World {
             report: Ok(PlanReport { contract_version: 1, signature: "s".to_owned(), ..PlanReport::default() }),
             broker: BrokerObserved::Facts(super::facts()),
             refuses_children: None,
+            secrets: Fingerprints::default(),
             now: 1_000,
             events: Vec::new(),
             ran: BTreeSet::new(),
@@ -92,6 +96,7 @@ impl World {
             stateful_set: self.set.clone(),
             pods: self.pods.clone(),
             refused_children: self.refuses_children.clone(),
+            secrets: self.secrets.clone(),
             plan: crate::observed::PlanObserved { pods: self.plans.clone(), failures: 0 },
             broker: self.broker.clone(),
             ..observed(self.job.clone())
@@ -257,6 +262,11 @@ impl World {
         for pod in self.pods.iter_mut().filter(|pod| pod.name_any() == name) {
             pod.status = Some(PodStatus { container_statuses: Some(vec![container.clone()]), ..PodStatus::default() });
         }
+    }
+
+    /// Somebody writes a Secret.
+    pub(crate) fn secret(&mut self, name: &str, content: &str) {
+        self.secrets.insert(name, content.to_owned());
     }
 
     /// Everything happens until nothing changes any more.
