@@ -290,6 +290,7 @@ mod tests {
         metrics.reconciled("ok", Duration::ZERO);
         metrics.broker_checked(&BrokerObserved::Facts(fencepost_plan::BrokerFacts::default()));
         metrics.planned(PlanOutcome::Answered);
+        metrics.replaced(Cause::Crash);
         metrics.job(&("shop".to_owned(), "spend".to_owned()), 3, &ready_status());
         let text = metrics.text().unwrap();
         for metric in Metric::iter() {
