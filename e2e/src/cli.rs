@@ -19,6 +19,7 @@ mod kafka;
 mod logs;
 mod pass;
 mod selfcheck;
+mod soak;
 mod status;
 mod test;
 mod up;
@@ -52,6 +53,7 @@ enum Command {
     Hold(hold::Hold),
     Images(images::Images),
     Selfcheck(selfcheck::Selfcheck),
+    Soak(soak::Soak),
     Test(test::Test),
 }
 
@@ -94,6 +96,7 @@ pub fn main() -> ExitCode {
         Command::Hold(command) => command.run(),
         Command::Images(command) => command.run(),
         Command::Selfcheck(command) => command.run(),
+        Command::Soak(command) => command.run(),
         Command::Test(command) => command.run(),
     };
     outcome.unwrap_or_else(|error| {

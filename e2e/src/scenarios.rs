@@ -26,7 +26,9 @@ mod runner;
 mod scale;
 mod schema;
 mod secured;
+mod soak;
 mod steady;
+mod topics;
 mod validation;
 mod wire;
 mod zombie;
@@ -37,7 +39,7 @@ pub use self::{
     failure::{Failure, Outcome},
     lab::Lab,
     meaning::Meaning,
-    runner::{Options, Tally, names, run},
+    runner::{Options, Tally, names, run, soak},
 };
 
 /// Where a scenario runs, and what it does.
@@ -116,6 +118,10 @@ const ALL: &[Scenario] = &[
     Scenario::plain("bad-records-are-skipped-and-nothing-else", bad_records::skip),
     Scenario::plain("bad-records-go-to-the-dead-letter-topic-once", bad_records::dead_letter),
     Scenario::plain("a-bad-record-stops-the-job-behind-everything-before-it", bad_records::fail),
+    Scenario::plain("a-thousand-partitions-are-read-like-four", topics::a_thousand_partitions),
+    Scenario::plain("partitions-that-are-added-lose-nothing", topics::partitions_are_added),
+    Scenario::plain("records-that-are-gone-are-never-passed-over-silently", topics::retention_is_faster),
+    Scenario::plain("a-compacted-topic-is-read-as-it-is", topics::compacted),
     Scenario::plain("at-least-once-repeats-only-after-failures", at_least_once::run),
     Scenario::plain("scaling-loses-and-repeats-nothing", scale::run),
     Scenario::plain("two-generations-of-workers-never-run-at-once", change::run),

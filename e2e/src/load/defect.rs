@@ -17,6 +17,12 @@ pub enum Defect {
     InvalidUtf8,
     /// No JSON object at all behind the identity.
     Garbage,
+    /// Half of a character that takes two escapes.
+    LoneSurrogate,
+    /// Nested ten thousand times where a text belongs.
+    Deep,
+    /// A number of a hundred thousand digits.
+    Huge,
     /// No value, where columns are required.
     Tombstone,
 }
@@ -80,6 +86,17 @@ impl Defect {
                 value
             }
             Self::Garbage => format!("{head}}} and then some").into_bytes(),
+            Self::LoneSurrogate => {
+                format!("{head},\"customer\":\"\\ud800\",\"type\":\"purchase\",\"amount\":1}}").into_bytes()
+            }
+            Self::Deep => {
+                let (open, close) = ("[".repeat(10_000), "]".repeat(10_000));
+                format!("{head},\"customer\":{open}{close},\"type\":\"purchase\",\"amount\":1}}").into_bytes()
+            }
+            Self::Huge => {
+                let digits = "1".repeat(100_000);
+                format!("{head},\"customer\":\"{customer}\",\"type\":\"purchase\",\"amount\":{digits}}}").into_bytes()
+            }
             Self::Tombstone => return (order.tombstone_key().into_bytes(), None),
         };
         (key, Some(value))
@@ -89,7 +106,7 @@ impl Defect {
 #[cfg(test)]
 mod tests {
     use fencepost_oracle::Record;
-    use strum::IntoEnumIterator;
+    use strum::{EnumCount, IntoEnumIterator};
 
     use super::{Defect, Defects};
     use crate::load::{Order, order};
@@ -107,7 +124,8 @@ mod tests {
 
     #[test]
     fn every_kind_of_defect_takes_its_turn() {
-        let defects: Vec<_> = (0..60).filter_map(|sequence| Defects::OneOf(10).of(0, sequence)).collect();
+        let defects: Vec<_> =
+            (0..10 * Defect::COUNT as u64).filter_map(|sequence| Defects::OneOf(10).of(0, sequence)).collect();
         assert_eq!(defects, Defect::iter().collect::<Vec<_>>());
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use fencepost_oracle::Connection;
 use rdkafka::client::ClientContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
 
 use super::{Amount, Error, Grouping, Order, Plan, Shared, Summary};
@@ -16,6 +17,10 @@ use crate::wait::Deadline;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How often the rate is kept, and the end is looked for.
 const TICK: Duration = Duration::from_millis(20);
+/// One record of so many has headers.
+const HEADERS_EVERY: u64 = 7;
+/// One record of so many is from 1970.
+const OLD_EVERY: u64 = 11;
 const FAR: Duration = Duration::from_secs(86_400);
 
 /// Counts what the brokers confirm.
@@ -157,6 +162,16 @@ impl Writer {
         };
         let mut record = BaseRecord::to(&self.plan.topic).partition(partition).key(&key);
         record.payload = value.as_deref();
+        // What no column names must not matter: headers without a value, or of any bytes, and times of long ago.
+        if order.seq.is_multiple_of(HEADERS_EVERY) {
+            let header = |key, value| Header { key, value };
+            let headers = OwnedHeaders::new_with_capacity(3);
+            let headers = headers.insert(header("trace", Some(&[0_u8, 0xff][..]))).insert(header("trace", None));
+            record = record.headers(headers.insert(header("", Some(&[][..]))));
+        }
+        if order.seq.is_multiple_of(OLD_EVERY) {
+            record = record.timestamp(1);
+        }
         while let Err((error, again)) = self.producer.send(record) {
             if error != KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull) {
                 return Err(Error::Write { topic: self.plan.topic.clone(), source: error });

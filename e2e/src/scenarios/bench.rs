@@ -14,8 +14,6 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::runtime::watcher::watch_object;
 use kube::{Api, Client, Resource, ResourceExt};
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
-use rdkafka::client::DefaultClientContext;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
@@ -27,6 +25,8 @@ use crate::cluster::Cluster;
 use crate::faults::PodProcess;
 use crate::load::{Load, Plan};
 use crate::{command, report};
+
+mod topics;
 
 /// How long things may take. Real machines that do much at once are slow; none of these is waited out.
 pub struct Limits;
@@ -82,14 +82,7 @@ impl<'l> Bench<'l> {
             &self.namespace,
         ])?;
         self.kubectl(&["delete", "namespace", &self.namespace, "--wait=false"])?;
-        let topics = self.topics()?;
-        let names: Vec<&str> = topics.iter().map(String::as_str).collect();
-        if !names.is_empty() {
-            self.runtime
-                .block_on(self.admin()?.delete_topics(&names, &AdminOptions::new()))
-                .map_err(Failure::means("delete topics"))?;
-        }
-        Ok(())
+        self.delete_topics()
     }
 
     /// Name of the scenario.
@@ -120,51 +113,6 @@ impl<'l> Bench<'l> {
     #[must_use]
     pub fn kafka(&self) -> Value {
         json!({"bootstrapServers": self.cluster().bootstrap_name()})
-    }
-
-    /// The full name of one of the scenario's topics.
-    #[must_use]
-    pub fn topic(&self, short: &str) -> String {
-        format!("{}.{short}", self.namespace)
-    }
-
-    /// Makes a topic.
-    ///
-    /// # Errors
-    /// When Kafka refuses.
-    pub fn make_topic(&self, short: &str, partitions: i32) -> Result<String, Failure> {
-        let name = self.topic(short);
-        // As many copies as the brokers make by default.
-        let new = NewTopic::new(&name, partitions, TopicReplication::Fixed(-1));
-        let answers = self
-            .runtime
-            .block_on(self.admin()?.create_topics([&new], &AdminOptions::new()))
-            .map_err(Failure::means("create a topic"))?;
-        for answer in answers {
-            if let Err((topic, code)) = answer {
-                return Err(Failure::Expectation(format!("Kafka does not create the topic {topic}: {code}")));
-            }
-        }
-        Ok(name)
-    }
-
-    fn admin(&self) -> Result<AdminClient<DefaultClientContext>, Failure> {
-        self.connection().config().create().map_err(Failure::means("reach Kafka"))
-    }
-
-    fn topics(&self) -> Result<Vec<String>, Failure> {
-        let metadata = self.admin()?;
-        let metadata = metadata
-            .inner()
-            .fetch_metadata(None, Duration::from_secs(10))
-            .map_err(Failure::means("list the topics"))?;
-        let prefix = self.topic("");
-        Ok(metadata
-            .topics()
-            .iter()
-            .map(|topic| topic.name().to_owned())
-            .filter(|name| name.starts_with(&prefix))
-            .collect())
     }
 
     /// Starts a load.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::{ALL, Bench, Company, Failure, Lab, Outcome, Scenario, Test, diagnostics};
+use super::{ALL, Bench, Company, Failure, Lab, Outcome, Scenario, Test, diagnostics, soak as long_run};
 use crate::cluster::{Brokers, Cluster, ClusterName, ClusterSpec, Security};
 use crate::wait::Deadline;
 use crate::{report, selfcheck};
@@ -83,23 +83,11 @@ fn on_cluster(options: &Options, name: &str, spec: &ClusterSpec, scenarios: &[On
     if scenarios.is_empty() {
         return;
     }
-    let lab = name.parse().map_err(Failure::means("name a cluster")).and_then(|name: ClusterName| {
-        if !options.keep && !options.installed {
-            Cluster::down(&name).map_err(Failure::means("remove an old cluster"))?;
-        }
-        let spec = ClusterSpec { name, ..spec.clone() };
-        let with_faults = scenarios.iter().any(|(scenario, _)| scenario.with_faults);
-        if options.installed { Lab::installed(&spec, with_faults) } else { Lab::open(&spec, with_faults) }
-    });
-    match lab {
+    let with_faults = scenarios.iter().any(|(scenario, _)| scenario.with_faults);
+    match open(options, name, spec, with_faults) {
         Ok(lab) => {
             run_all(options, &lab, scenarios, tally);
-            if !options.keep
-                && !options.installed
-                && let Err(error) = Cluster::down(&lab.cluster().spec().name)
-            {
-                report::step(format!("the cluster {name} did not go away: {}", report::chain(&error)));
-            }
+            close(options, &lab);
         }
         Err(error) => {
             report::step(format!("no cluster {name}: {}", report::chain(&error)));
@@ -109,6 +97,47 @@ fn on_cluster(options: &Options, name: &str, spec: &ClusterSpec, scenarios: &[On
             }
         }
     }
+}
+
+fn open(options: &Options, name: &str, spec: &ClusterSpec, with_faults: bool) -> Result<Lab, Failure> {
+    let name: ClusterName = name.parse().map_err(Failure::means("name a cluster"))?;
+    if !options.keep && !options.installed {
+        Cluster::down(&name).map_err(Failure::means("remove an old cluster"))?;
+    }
+    let spec = ClusterSpec { name, ..spec.clone() };
+    if options.installed { Lab::installed(&spec, with_faults) } else { Lab::open(&spec, with_faults) }
+}
+
+fn close(options: &Options, lab: &Lab) {
+    let name = &lab.cluster().spec().name;
+    if !options.keep
+        && !options.installed
+        && let Err(error) = Cluster::down(name)
+    {
+        report::step(format!("the cluster {name} did not go away: {}", report::chain(&error)));
+    }
+}
+
+/// A long run on a cluster of its own. True: nothing was lost, doubled, or grew.
+pub fn soak(duration: Duration, keep: bool) -> bool {
+    let options = Options { keep, ..Options::default() };
+    let spec = ClusterSpec { nodes: 2, brokers: Brokers::Three, ..ClusterSpec::default() };
+    let lab = match open(&options, "soak", &spec, false) {
+        Ok(lab) => lab,
+        Err(error) => {
+            report::step(format!("no cluster: {}", report::chain(&error)));
+            return false;
+        }
+    };
+    report::step(format!("faults for {} minutes", duration.as_secs() / 60));
+    let outcome = on_bench(&lab, "soak", |bench| long_run::run(bench, duration));
+    close(&options, &lab);
+    let holds = outcome.is_ok();
+    match outcome {
+        Ok(lines) => lines.into_iter().for_each(report::answer),
+        Err(failure) => report::step(format!("failed: {}", report::chain(&failure))),
+    }
+    holds
 }
 
 fn run_all(options: &Options, lab: &Lab, scenarios: &[OnBench], tally: &Mutex<Tally>) {
@@ -134,19 +163,24 @@ fn run_all(options: &Options, lab: &Lab, scenarios: &[OnBench], tally: &Mutex<Ta
 
 fn run_one(lab: &Lab, (scenario, run): &OnBench, tally: &Mutex<Tally>) {
     let clock = begin(scenario);
-    let namespace = namespace_of(scenario.name);
+    end(scenario, clock, on_bench(lab, scenario.name, run), tally);
+}
+
+/// In a namespace of its own. What the cluster knew when it failed is kept.
+fn on_bench(lab: &Lab, name: &str, run: impl FnOnce(&Bench<'_>) -> Outcome + Send) -> Outcome {
+    let namespace = namespace_of(name);
     // The thread is inside the cluster's network, and so is every thread it makes: the clients of Kubernetes and Kafka.
     let outcome = lab.cluster().namespace().within(|| {
-        let bench = Bench::open(lab, scenario.name, &namespace)?;
+        let bench = Bench::open(lab, name, &namespace)?;
         let outcome = run(&bench);
         if let Err(failure) = &outcome {
-            let folder = diagnostics::save(lab.cluster(), scenario.name, &namespace, &report::chain(failure));
-            report::detail(format!("{}: what the cluster knew is in {}", scenario.name, folder.display()));
+            let folder = diagnostics::save(lab.cluster(), name, &namespace, &report::chain(failure));
+            report::detail(format!("{name}: what the cluster knew is in {}", folder.display()));
         }
         let closed = bench.close();
         outcome.and_then(|lines| closed.map(|()| lines))
     });
-    end(scenario, clock, outcome.unwrap_or(Err(Failure::Thread)), tally);
+    outcome.unwrap_or(Err(Failure::Thread))
 }
 
 /// Short enough for a namespace, and another one in each run, because an old one goes away slowly.
