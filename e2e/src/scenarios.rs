@@ -122,6 +122,7 @@ const ALL: &[Scenario] = &[
     Scenario::plain("partitions-that-are-added-lose-nothing", topics::partitions_are_added),
     Scenario::plain("records-that-are-gone-are-never-passed-over-silently", topics::retention_is_faster),
     Scenario::plain("a-compacted-topic-is-read-as-it-is", topics::compacted),
+    Scenario::plain("a-query-that-makes-much-of-little-is-taken-in-parts", topics::much_of_little),
     Scenario::plain("at-least-once-repeats-only-after-failures", at_least_once::run),
     Scenario::plain("scaling-loses-and-repeats-nothing", scale::run),
     Scenario::plain("two-generations-of-workers-never-run-at-once", change::run),

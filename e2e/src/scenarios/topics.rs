@@ -6,11 +6,12 @@ use fencepost_crds::conditions::ConditionType;
 use fencepost_oracle::reader::{self, Isolation, Surveyor};
 use fencepost_oracle::trial::Extent;
 use k8s_openapi::api::core::v1::Pod;
+use serde_json::json;
 
 use super::bench::{Limits, has, message};
 use super::failure::ensure;
 use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
-use crate::load::{Defects, Plan};
+use crate::load::{Defects, Order, Plan};
 use crate::wait::{self, Deadline};
 
 /// Most of them get a few records, or none.
@@ -129,4 +130,23 @@ pub(super) fn compacted(bench: &Bench<'_>) -> Outcome {
     let meaning = Meaning::purchases(&job.output).dead_letters(&bad);
     let trial = bench.trial(&job.name, meaning).input(&input).output(&job.output).output(&bad);
     Ok(vec![format!("{left} of 60000 records were left"), bench.judge(trial)?])
+}
+
+/// A query that makes so much of its records that a batch has to be taken in parts.
+pub(super) fn much_of_little(bench: &Bench<'_>) -> Outcome {
+    let job = OrdersJob { replicas: 1, ..OrdersJob::new(bench) };
+    let input = bench.make_topic("orders", 3)?;
+    bench.make_topic("purchases", 4)?;
+    let load = bench.load(Plan::new(&input, 3, 0).records(3_000))?;
+    load.finish().map_err(Failure::means("write the input"))?;
+    let mut manifest = job.manifest(bench)?;
+    manifest.spec.pipeline.sql =
+        "INSERT INTO purchases SELECT src, part, seq, customer, repeat('x', 100000) AS pad FROM orders".to_owned();
+    bench.apply(&manifest)?;
+    let meaning = Meaning::new().branch(&job.output, |order| {
+        let Order { src, part, seq, customer, .. } = order;
+        let value = json!({"src": src, "part": part, "seq": seq, "customer": customer, "pad": "x".repeat(100_000)});
+        Some((customer.clone(), value))
+    });
+    Ok(vec![bench.judge(bench.trial(&job.name, meaning).input(&input).output(&job.output))?])
 }

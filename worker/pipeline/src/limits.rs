@@ -9,6 +9,10 @@ pub(crate) const MAX_VALUE_BYTES: usize = 16 << 20;
 /// they are taken in smaller groups.
 pub(crate) const MAX_MADE_BYTES: usize = 64 << 20;
 
+/// Bytes of the outputs of a batch at which it ends, with records left over. So a batch makes less than twice of this, whatever a
+/// query makes of its records.
+pub(crate) const BATCH_MADE_BYTES: usize = 64 << 20;
+
 /// What Kafka adds to a record: the batch around it (61 bytes), and the lengths, attributes and deltas, of the largest size that
 /// they can have. See <https://kafka.apache.org/documentation/#recordbatch>.
 const RECORD_OVERHEAD: usize = 61 + 36;

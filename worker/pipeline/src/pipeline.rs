@@ -17,7 +17,7 @@ use crate::records::{BadRecord, Destination, OutputBatch, Processed, RawRecord, 
 mod dead_letter;
 mod isolation;
 
-use isolation::Isolation;
+use isolation::{Isolated, Isolation};
 
 /// Bytes that a batch may have: the columns of a batch are addressed with 31 bits.
 const MAX_BATCH_BYTES: usize = i32::MAX as usize;
@@ -94,6 +94,8 @@ impl Pipeline {
     /// Processes records of a source, of any of its partitions. `now_ms` is what `now()` gives, and what the timestamps of outputs may
     /// not be too far ahead of.
     ///
+    /// A batch ends early when its outputs take as much memory as they may: see [`Processed::consumed`]. At least one record is processed.
+    ///
     /// The records of a partition must come in their order; the records of an output then come in the order of the records they
     /// were made from.
     ///
@@ -114,9 +116,8 @@ impl Pipeline {
             OnBadRecord::Skip | OnBadRecord::DeadLetter => AtBadRecord::GoOn,
         };
         let decoded = from.decoder.decode(records, at_bad).map_err(ProcessError::Columns)?;
-        let (outputs, bad) = Isolation::new(self, source, now_ms, at_bad, decoded).run(records)?;
-        let outputs = outputs.into_iter().flatten().collect();
-        Ok(self.finish(source, from, records, outputs, bad))
+        let isolated = Isolation::new(self, source, now_ms, at_bad, decoded).run(records)?;
+        Ok(self.finish(source, from, records, isolated))
     }
 
     fn finish(
@@ -124,10 +125,11 @@ impl Pipeline {
         source: SourceId,
         from: &SourcePipeline,
         records: &[RawRecord<'_>],
-        outputs: Vec<OutputBatch>,
-        bad: Vec<(u32, String)>,
+        isolated: Isolated,
     ) -> Processed {
-        let mut processed = Processed { outputs, consumed: records.len(), ..Processed::default() };
+        let Isolated { outputs, bad, left } = isolated;
+        let consumed = left.map_or(records.len(), |left| left as usize);
+        let mut processed = Processed { outputs, consumed, ..Processed::default() };
         let mut dead_letters = from
             .dead_letter_topic
             .as_ref()

@@ -215,6 +215,7 @@ pub struct Processed {
     pub bad: Vec<BadRecord>,
     /// With `onBadRecord: Fail`: the first bad record in the order given. `outputs` then covers exactly the records before it.
     pub fail: Option<BadRecord>,
-    /// How many of the given records `outputs` and `bad` account for: all, or with `fail` those before it.
+    /// How many of the given records `outputs` and `bad` account for: all, or with `fail` those before it, or fewer when that many make
+    /// more than 64 MiB of outputs. The rest is to be given again.
     pub consumed: usize,
 }

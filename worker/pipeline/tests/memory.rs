@@ -203,6 +203,17 @@ fn no_record_takes_more_memory_than_there_is() {
         assert_eq!(processed.bad, [], "{expression}");
         assert!(took < MOST, "{expression} took {took} bytes");
     }
+    // Each may be there, but not all at once: the batch ends early, and the rest is given again.
+    let many = vec![bytes(&json!({"t": "x".repeat(1000), "u": "y", "a": 900})); 400];
+    let (mut rows, mut rest) = (0, &many[..]);
+    while !rest.is_empty() {
+        let (processed, took) = run("INSERT INTO k SELECT repeat(t, a) AS o FROM s", rest, 1 << 20);
+        assert!((1..=rest.len()).contains(&processed.consumed) && processed.bad.is_empty());
+        assert!(took < 2 * MOST, "{} records took {took} bytes", processed.consumed);
+        rows += processed.outputs.iter().map(OutputBatch::len).sum::<usize>();
+        rest = &rest[processed.consumed..];
+        assert_eq!(rows, many.len() - rest.len());
+    }
     // No function that is measured beforehand, and nothing large comes out.
     let large = "length(upper(encode(encode(encode(encode(encode(t, 'hex')::BYTEA, 'hex')::BYTEA, 'hex')::BYTEA, 'hex')::BYTEA, 'base64')))";
     let (processed, _) = peak_of(&format!("INSERT INTO k SELECT {large} AS o FROM s WHERE length(t || u) > 0"), &few);

@@ -319,7 +319,7 @@ impl<'s> Driver<'s> {
         }
     }
 
-    fn rewind(&mut self, positions: &[(Partition, Offset)]) {
+    pub(super) fn rewind(&mut self, positions: &[(Partition, Offset)]) {
         let within = self.config.call_timeout();
         let Some(consumer) = &mut self.consumer else { return };
         // Until this succeeds the consumer would deliver what comes after the gap, so there is no going on without it. It fails when

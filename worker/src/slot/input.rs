@@ -1,6 +1,6 @@
 //! From polled messages to a processed batch.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use fencepost_kafka::consumer::{Batch, Message, Trouble};
@@ -37,6 +37,8 @@ struct Work {
     consumed: BTreeMap<Partition, (Offset, Offset)>,
     bad: u64,
     stop_before: Option<(Partition, Offset)>,
+    /// Partitions with records that are left to be read again: together with the others they would have made too much at once.
+    left: BTreeSet<Partition>,
 }
 
 impl Driver<'_> {
@@ -47,7 +49,8 @@ impl Driver<'_> {
         let batch = consumer.poll(BATCH, wait, GATHER.min(gather));
         let is_dry = batch.len() < BATCH;
         let troubles = batch.troubles().to_vec();
-        let read = self.process_polled(&batch);
+        let mut left = BTreeSet::new();
+        let read = self.process_polled(&batch, &mut left);
         drop(batch);
         let notice = consumer.take_notice();
         self.consumer = Some(consumer);
@@ -58,7 +61,10 @@ impl Driver<'_> {
             self.trouble(trouble);
         }
         match read {
-            Ok(Some(event)) => self.tell(event),
+            Ok(Some(event)) => {
+                self.tell(event);
+                self.read_again(&left);
+            }
             Ok(None) => {}
             // Not in a record, so not a matter of `onBadRecord`: the same would happen again.
             Err(error) => {
@@ -66,7 +72,20 @@ impl Driver<'_> {
                 self.finish(SlotExit::Failed(message));
             }
         }
-        is_dry
+        is_dry && left.is_empty()
+    }
+
+    /// Goes back to the first record of each partition that is not processed.
+    fn read_again(&mut self, left: &BTreeSet<Partition>) {
+        let positions: Vec<(Partition, Offset)> = self
+            .machine
+            .positions()
+            .filter(|(partition, ..)| left.contains(partition))
+            .filter_map(|(partition, _, next)| Some((partition, next?)))
+            .collect();
+        if !positions.is_empty() {
+            self.rewind(&positions);
+        }
     }
 
     /// The client repeats itself many times a second while a broker is away; once is enough for a while.
@@ -89,7 +108,11 @@ impl Driver<'_> {
         }
     }
 
-    fn process_polled(&mut self, batch: &Batch<'_>) -> Result<Option<Event>, ProcessError> {
+    fn process_polled(
+        &mut self,
+        batch: &Batch<'_>,
+        left: &mut BTreeSet<Partition>,
+    ) -> Result<Option<Event>, ProcessError> {
         let Some(token) = self.token else { return Ok(None) };
         if batch.is_empty() && batch.ends().is_empty() {
             return Ok(None);
@@ -107,7 +130,8 @@ impl Driver<'_> {
             self.forget_errors_about(partition);
         }
         if work.stop_before.is_none() {
-            for (partition, end) in batch.ends() {
+            left.append(&mut work.left);
+            for (partition, end) in batch.ends().iter().filter(|(partition, _)| !left.contains(partition)) {
                 self.ends.insert(*partition, *end);
                 let position = work.consumed.entry(*partition).or_insert((*end, *end));
                 position.1 = position.1.max(*end);
@@ -132,7 +156,12 @@ impl Driver<'_> {
             }
         }
         for (topic, messages) in by_topic.iter().enumerate().filter(|(_, messages)| !messages.is_empty()) {
-            self.process_topic(topic, messages, &mut work)?;
+            // What is made of one topic after another is all held at once.
+            if work.left.is_empty() {
+                self.process_topic(topic, messages, &mut work)?;
+            } else {
+                work.left.extend(messages.iter().map(Message::partition));
+            }
             if work.stop_before.is_some() {
                 break;
             }
@@ -165,12 +194,11 @@ impl Driver<'_> {
             let (mut outputs, mut bad) = (Vec::new(), 0);
             for source in &sources {
                 let processed = self.pipeline.process(*source, records.get(..limit).unwrap_or_default(), now_ms)?;
-                if let Some(fail) = processed.fail {
-                    let shorter = processed.consumed < limit;
+                if processed.consumed < limit {
                     limit = processed.consumed;
-                    failed = Some(fail);
+                    failed = processed.fail;
                     // What the sources before this one made goes too far.
-                    if shorter && sources.len() > 1 {
+                    if sources.len() > 1 {
                         continue 'again;
                     }
                 }
@@ -185,6 +213,9 @@ impl Driver<'_> {
             let after = Offset(message.offset().0 + 1);
             let position = work.consumed.entry(message.partition()).or_insert((message.offset(), after));
             position.1 = after;
+        }
+        if failed.is_none() {
+            work.left.extend(messages.iter().skip(limit).map(Message::partition));
         }
         if let (Some(failed), Some(message)) = (failed, messages.get(limit)) {
             work.bad += 1;

@@ -6,7 +6,7 @@ use arrow::array::RecordBatch;
 use super::{Pipeline, ProcessError, panic_message};
 use crate::decode::{AtBadRecord, Decoded};
 use crate::encode::EncodeError;
-use crate::limits::MAX_MADE_BYTES;
+use crate::limits::{BATCH_MADE_BYTES, MAX_MADE_BYTES};
 use crate::records::{OutputBatch, RawRecord, SourceId};
 
 /// Bytes of records that are evaluated at once. What expressions make of them is a multiple of it.
@@ -23,8 +23,21 @@ pub(super) struct Isolation<'a> {
     /// For each row of the batch: its record.
     rows: Vec<u32>,
     outputs: Outputs,
+    /// Bytes of `outputs`.
+    made: usize,
+    /// Rows from here on are left for another batch.
+    enough: Option<usize>,
     bad: Vec<(u32, String)>,
     bug: Option<ProcessError>,
+}
+
+/// What became of a batch.
+pub(super) struct Isolated {
+    pub(super) outputs: Vec<OutputBatch>,
+    /// Bad records with their reasons, in the order they were given.
+    pub(super) bad: Vec<(u32, String)>,
+    /// The first record that was left for another batch.
+    pub(super) left: Option<u32>,
 }
 
 /// Encoded rows by sink.
@@ -48,11 +61,10 @@ impl<'a> Isolation<'a> {
     ) -> Self {
         let Decoded { batch, rows, bad } = decoded;
         let outputs = vec![None; pipeline.layouts.len()];
-        Self { pipeline, source, now_ms, at_bad, batch, rows, outputs, bad, bug: None }
+        Self { pipeline, source, now_ms, at_bad, batch, rows, outputs, made: 0, enough: None, bad, bug: None }
     }
 
-    /// The outputs by sink, and the bad records in the order they were given.
-    pub(super) fn run(mut self, records: &[RawRecord<'_>]) -> Result<(Outputs, Vec<(u32, String)>), ProcessError> {
+    pub(super) fn run(mut self, records: &[RawRecord<'_>]) -> Result<Isolated, ProcessError> {
         let mut start = 0;
         for end in self.slices(records) {
             if self.range(start, end - start).is_break() {
@@ -60,11 +72,13 @@ impl<'a> Isolation<'a> {
             }
             start = end;
         }
-        self.bad.sort_unstable_by_key(|(record, _)| *record);
-        match self.bug {
-            Some(bug) => Err(bug),
-            None => Ok((self.outputs, self.bad)),
+        if let Some(bug) = self.bug {
+            return Err(bug);
         }
+        let left = self.enough.and_then(|row| self.rows.get(row).copied());
+        self.bad.retain(|(record, _)| left.is_none_or(|left| *record < left));
+        self.bad.sort_unstable_by_key(|(record, _)| *record);
+        Ok(Isolated { outputs: self.outputs.into_iter().flatten().collect(), bad: self.bad, left })
     }
 
     /// Ends of groups of rows that are not too large together.
@@ -90,7 +104,11 @@ impl<'a> Isolation<'a> {
         let reason = match self.evaluate(start, len) {
             Ok(outputs) => {
                 self.add(outputs);
-                return ControlFlow::Continue(());
+                if self.made < BATCH_MADE_BYTES {
+                    return ControlFlow::Continue(());
+                }
+                self.enough = Some(start + len);
+                return ControlFlow::Break(());
             }
             Err(Failure::Rows(reason)) => reason,
             Err(Failure::Bug(bug)) => {
@@ -113,6 +131,7 @@ impl<'a> Isolation<'a> {
     }
 
     fn add(&mut self, outputs: Outputs) {
+        self.made += outputs.iter().flatten().map(OutputBatch::byte_len).sum::<usize>();
         for (all, more) in self.outputs.iter_mut().zip(outputs) {
             match (all.as_mut(), more) {
                 (Some(all), Some(more)) => all.append(more),
