@@ -25,6 +25,7 @@ mod driver;
 pub(crate) mod fault;
 mod fencing;
 mod input;
+mod leaving;
 mod limits;
 mod observe;
 mod pacing;

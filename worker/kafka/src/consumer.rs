@@ -15,7 +15,7 @@ mod batch;
 mod settings;
 
 use std::collections::HashMap;
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 use std::ptr::NonNull;
 use std::time::Duration;
 
@@ -54,13 +54,13 @@ impl Drop for GroupMetadata {
     }
 }
 
-/// Whether the group shall know that the member is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leave {
-    /// Others take over at once.
-    Group,
-    /// The partitions wait for us until the session timeout.
-    Nothing,
+/// A member of a group that keeps its name over restarts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StaticMember {
+    /// `group.instance.id`.
+    pub instance: String,
+    /// The id that the group gave to this process; `None`: whoever has the name.
+    pub id: Option<String>,
 }
 
 /// A member of a consumer group.
@@ -72,6 +72,7 @@ pub struct Consumer {
     topics: Vec<String>,
     starts: Vec<StartPosition>,
     group: String,
+    instance: String,
     /// Number of a topic by its handle in messages, valid for one assignment.
     handles: HashMap<usize, u16>,
     assigned: Vec<Partition>,
@@ -114,6 +115,7 @@ impl Consumer {
             starts: settings.topics.iter().map(|topic| topic.start).collect(),
             topics,
             group: settings.group.clone(),
+            instance: settings.instance_id.clone(),
             handles: HashMap::new(),
             assigned: Vec::new(),
         })
@@ -359,18 +361,29 @@ impl Consumer {
         check("commit the positions", code).map_err(|error| error.about(self.group_subject()))
     }
 
-    /// Ends the membership.
-    pub fn close(self, leave: Leave) {
-        if leave == Leave::Nothing {
-            return;
-        }
+    /// Who we are in the group.
+    #[must_use]
+    pub fn member(&self) -> StaticMember {
+        // SAFETY: the instance is valid; the text is ours to free.
+        let id = unsafe {
+            let text = sys::rd_kafka_memberid(self.native.ptr());
+            let id = (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned());
+            sys::rd_kafka_mem_free(self.native.ptr(), text.cast());
+            id
+        };
+        StaticMember { instance: self.instance.clone(), id: id.filter(|id| !id.is_empty()) }
+    }
+
+    /// Ends the client. The group keeps the partitions for our name until the session timeout.
+    ///
+    /// There is no way to let librdkafka leave: as a static member it does not when it is closed, and after unsubscribing it does
+    /// only if it comes to it before it is closed. [`Cluster::remove_members`](crate::rpc::Cluster::remove_members) does, and says so.
+    pub fn close(self) {
         self.native.context().close();
-        // Closing alone keeps a static member's partitions for it until the session timeout; unsubscribing does not. The change
-        // that may still wait for an answer gets one here, the next one from the callback.
+        // The change that may still wait for an answer gets one here, the next one from the callback.
         // SAFETY: the instance is valid, and is not used for anything but its destruction after this.
         unsafe {
             sys::rd_kafka_assign(self.native.ptr(), std::ptr::null());
-            sys::rd_kafka_unsubscribe(self.native.ptr());
             sys::rd_kafka_consumer_close(self.native.ptr());
         }
     }

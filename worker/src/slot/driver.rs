@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use fencepost_kafka::consumer::{Consumer, GroupMetadata, Leave};
+use fencepost_kafka::consumer::{Consumer, GroupMetadata};
 use fencepost_kafka::error::chain;
 use fencepost_kafka::producer::Producer;
 use fencepost_kafka::{ClientError, GroupChange};
@@ -14,6 +14,7 @@ use tracing::{debug, info, warn};
 use super::backoff::Backoff;
 use super::fault;
 use super::fencing::Fencing;
+use super::leaving;
 use super::limits::Limits;
 use super::observe::{Observation, Outcome, RebalanceKind};
 use super::pacing::Pacing;
@@ -408,8 +409,12 @@ impl<'s> Driver<'s> {
     pub(super) fn finish(&mut self, exit: SlotExit) {
         self.producer = None;
         if let Some(consumer) = self.consumer.take() {
-            // A fenced member has no say in the group; all others let go at once, so that nobody waits for the session timeout.
-            consumer.close(if matches!(exit, SlotExit::Fenced(_)) { Leave::Nothing } else { Leave::Group });
+            let member = consumer.member();
+            consumer.close();
+            // A fenced member has no say in the group. One that never joined has nothing to leave.
+            if !matches!(exit, SlotExit::Fenced(_)) && member.id.is_some() {
+                leaving::leave(self.config, member);
+            }
         }
         self.exit = Some(exit);
     }

@@ -163,6 +163,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         delivery::a_record_that_was_refused_stays_refused,
         membership::partitions_lost_while_paused_are_read_again,
         membership::partitions_revoked_while_paused_are_read_again,
+        membership::a_member_that_leaves_is_gone_at_once_and_its_successor_stays,
         refused::nobody_listens,
         refused::a_topic_that_does_not_exist,
     );

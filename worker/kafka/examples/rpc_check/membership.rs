@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use fencepost_crds::v1alpha1::StartPosition;
 use fencepost_kafka::GroupChange;
-use fencepost_kafka::consumer::{Consumer, ConsumerSettings, Leave, SourceTopic};
+use fencepost_kafka::consumer::{Consumer, ConsumerSettings, SourceTopic, StaticMember};
 use fencepost_protocol::{Offset, Partition};
 use rdkafka::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use tokio::time::Instant;
 
@@ -110,11 +111,12 @@ pub async fn partitions_lost_while_paused_are_read_again(world: &World) -> Outco
     let mut member = Member::join(world, &topic, "0")?;
     tokio::task::block_in_place(|| member.until_assigned())?;
     member.consumer.pause()?;
-    world.cluster.remove_members(&topic, &[format!("{topic}-0"), "nobody".to_owned()]).await?;
+    let named = |instance: String| StaticMember { instance, id: None };
+    world.cluster.remove_members(&topic, &[named(format!("{topic}-0")), named("nobody".to_owned())]).await?;
     tokio::task::block_in_place(|| {
         member.until("the loss", Member::turn)?;
         member.until_all_read()?;
-        member.consumer.close(Leave::Group);
+        member.consumer.close();
         Ok(())
     })
 }
@@ -139,8 +141,45 @@ pub async fn partitions_revoked_while_paused_are_read_again(world: &World) -> Ou
             };
             Ok(reads(&first) && reads(second))
         })?;
-        first.consumer.close(Leave::Group);
-        second.consumer.close(Leave::Group);
+        first.consumer.close();
+        second.consumer.close();
         Ok(())
     })
+}
+
+pub async fn a_member_that_leaves_is_gone_at_once_and_its_successor_stays(world: &World) -> Outcome {
+    let topic = filled(world, "left").await?;
+    let joined = || -> Fallible<Member> {
+        let mut member = Member::join(world, &topic, "0")?;
+        member.until_assigned()?;
+        Ok(member)
+    };
+    let gone = tokio::task::block_in_place(|| -> Fallible<StaticMember> {
+        let member = joined()?;
+        let identity = member.consumer.member();
+        member.consumer.close();
+        Ok(identity)
+    })?;
+    ensure!(members(world, &topic)? == 1, "a static member that is closed is kept by the group");
+    world.cluster.remove_members(&topic, std::slice::from_ref(&gone)).await?;
+    ensure!(members(world, &topic)? == 0, "a member that has left is there");
+    let successor = tokio::task::block_in_place(joined)?;
+    ensure!(successor.consumer.member() != gone, "another process of the same name is another member");
+    // Late: its name is somebody else's.
+    world.cluster.remove_members(&topic, &[gone]).await?;
+    ensure!(members(world, &topic)? == 1, "who leaves late takes the successor out");
+    let successor_left = successor.consumer.member();
+    tokio::task::block_in_place(|| successor.consumer.close());
+    world.cluster.remove_members(&topic, &[successor_left]).await?;
+    Ok(())
+}
+
+fn members(world: &World, group: &str) -> Fallible<usize> {
+    let mut config = ClientConfig::new();
+    for (key, value) in world.settings()?.librdkafka() {
+        config.set(key, value);
+    }
+    let client: BaseConsumer = config.create()?;
+    let list = tokio::task::block_in_place(|| client.fetch_group_list(Some(group), WAIT))?;
+    Ok(list.groups().iter().map(|group| group.members().len()).sum())
 }

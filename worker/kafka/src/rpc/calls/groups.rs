@@ -9,6 +9,7 @@ use kafka_protocol::messages::{GroupId, LeaveGroupRequest, OffsetFetchRequest, T
 use kafka_protocol::protocol::StrBytes;
 use tokio::time::Instant;
 
+use crate::consumer::StaticMember;
 use crate::error::{BrokerCode, Operation, Resource, Subject};
 use crate::rpc::api::Api;
 use crate::rpc::cluster::{Answers, Cluster, CoordinatorKind, Routed, Routes, unanswered};
@@ -48,22 +49,23 @@ impl Cluster {
         outcomes.pop_first().map_or_else(|| Ok(Offsets::new()), |(_, outcome)| outcome)
     }
 
-    /// Takes static members out of a group, by their `group.instance.id`: what they had goes to others at once, and not only after the
-    /// session timeout. A member that lives notices at its next heartbeat, and may join again. Members that are not there are passed over.
+    /// Takes static members out of a group: what they had goes to others at once, and not only after the session timeout. A member that
+    /// lives notices at its next heartbeat, and may join again. Members that are not there are passed over, and those whose name another
+    /// process has by now.
     ///
     /// Needs READ on the group.
     ///
     /// # Errors
     ///
     /// [`RpcError`], also when one member of several could not be removed.
-    pub async fn remove_members(&self, group: &str, instances: &[String]) -> Result<(), RpcError> {
+    pub async fn remove_members(&self, group: &str, members: &[StaticMember]) -> Result<(), RpcError> {
         let group = [group.to_owned()];
-        self.routed(&RemoveMembers { instances }, &group).await.into_values().collect()
+        self.routed(&RemoveMembers { members }, &group).await.into_values().collect()
     }
 }
 
 struct RemoveMembers<'a> {
-    instances: &'a [String],
+    members: &'a [StaticMember],
 }
 
 impl Routed for RemoveMembers<'_> {
@@ -83,8 +85,10 @@ impl Routed for RemoveMembers<'_> {
         let mut outcomes = Vec::with_capacity(keys.len());
         // The request has room for one group.
         for group in keys {
-            let members = self.instances.iter().map(|instance| {
-                MemberIdentity::default().with_group_instance_id(Some(StrBytes::from_string(instance.clone())))
+            let members = self.members.iter().map(|member| {
+                MemberIdentity::default()
+                    .with_group_instance_id(Some(StrBytes::from_string(member.instance.clone())))
+                    .with_member_id(StrBytes::from_string(member.id.clone().unwrap_or_default()))
             });
             let request = LeaveGroupRequest::default()
                 .with_group_id(GroupId(StrBytes::from_string(group.clone())))
@@ -93,7 +97,7 @@ impl Routed for RemoveMembers<'_> {
             let refused = std::iter::once(answer.error_code)
                 .chain(answer.members.iter().map(|member| member.error_code))
                 .filter_map(BrokerCode::from_response)
-                .find(|code| *code != BrokerCode::UNKNOWN_MEMBER_ID);
+                .find(|code| !matches!(*code, BrokerCode::UNKNOWN_MEMBER_ID | BrokerCode::FENCED_INSTANCE_ID));
             let subject = Subject::new(Operation::Read, Resource::Group(group.clone()));
             let outcome = refused.map_or(Ok(()), |code| Err(RpcError::broker(Self::NAME, code, subject, None)));
             outcomes.push((group.clone(), outcome));
