@@ -34,11 +34,11 @@ pub(crate) enum Metric {
     BatchDuration,
     /// Seconds from the decision to commit to the answer, by slot.
     CommitDuration,
-    /// Transactions that ended, by slot and outcome (`committed`, `aborted`, `abandoned`). With `AtLeastOnce`: commits of positions.
+    /// Transactions that ended, by slot and kind (`committed`, `aborted`, `abandoned`). With `AtLeastOnce`: commits of positions.
     Transactions,
     /// Changes of the assignment, by slot and kind (`assigned`, `revoked`, `lost`).
     Rebalances,
-    /// Errors, by slot and class.
+    /// Errors, by slot and kind: what they ask for (`retry`, `recreate`, `fatal`, …). There is no series before the first.
     Errors,
     /// Records between the committed position and the last stable offset, by slot, topic and partition. Until that end was reached once, up
     /// to the high watermark, which counts open transactions of others too.
@@ -54,9 +54,11 @@ impl Metric {
         self.into()
     }
 
-    fn help(self) -> &'static str {
+    /// One line: a line end in it would end the line of the exposition.
+    fn help(self) -> String {
+        let words: Vec<&str> = self.get_documentation().unwrap_or_default().split_whitespace().collect();
         // The text format ends the help with a full stop of its own.
-        self.get_documentation().unwrap_or_default().trim_end_matches('.')
+        words.join(" ").trim_end_matches('.').to_owned()
     }
 }
 
@@ -255,6 +257,17 @@ mod tests {
     }
 
     #[test]
+    fn every_line_is_one_that_a_scraper_reads() {
+        let text = some_of_everything(&Metrics::new());
+        assert_eq!(text.lines().last(), Some("# EOF"));
+        for line in text.lines().filter(|line| *line != "# EOF") {
+            let is_about = ["# HELP ", "# TYPE ", "# UNIT "].iter().any(|word| line.starts_with(word));
+            let sample = line.rsplit_once(' ').filter(|(name, _)| name.starts_with(PREFIX));
+            assert!(is_about || sample.is_some_and(|(_, value)| value.parse::<f64>().is_ok()), "{line}");
+        }
+    }
+
+    #[test]
     fn a_partition_that_left_is_not_reported_any_more() {
         let metrics = Metrics::new();
         assert!(some_of_everything(&metrics).contains("partition=\"3\""));
@@ -270,7 +283,7 @@ mod tests {
         );
         for metric in Metric::iter() {
             assert!(text.contains(&full_name(metric)), "{} is not in\n{text}", full_name(metric));
-            writeln!(page, "| `{}` | {} |", full_name(metric), metric.get_documentation().unwrap()).unwrap();
+            writeln!(page, "| `{}` | {}. |", full_name(metric), metric.help()).unwrap();
         }
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/worker-metrics.md");
         if std::env::vars().any(|(name, _)| name == "UPDATE") {

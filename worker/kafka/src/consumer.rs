@@ -353,12 +353,31 @@ impl Consumer {
     /// Commits positions to the group, without a transaction, and waits for the answer.
     ///
     /// # Errors
-    /// Among others when the group has gone on to another generation.
-    pub fn commit(&self, offsets: &[(Partition, Offset)]) -> Result<(), ClientError> {
+    /// Among others when the group has gone on to another generation, and of class `Unknown` when there is no answer within `within`.
+    pub fn commit(&self, offsets: &[(Partition, Offset)], within: Duration) -> Result<(), ClientError> {
         let list = offset_list(offsets, &self.topics)?;
-        // SAFETY: instance and list are valid.
-        let code = unsafe { sys::rd_kafka_commit(self.native.ptr(), list.ptr(), 0) };
-        check("commit the positions", code).map_err(|error| error.about(self.group_subject()))
+        let checked =
+            |code| check("commit the positions", code).map_err(|error: ClientError| error.about(self.group_subject()));
+        // The call that waits by itself does so without a limit.
+        // SAFETY: instance and list are valid, the queue is new and owned by `queue`. An answer that comes too late finds no queue and is
+        // dropped.
+        let event = unsafe {
+            let queue = NonNull::new(sys::rd_kafka_queue_new(self.native.ptr())).map(Queue);
+            let queue = queue.ok_or_else(|| ClientError::Create { message: "it has no queue".to_owned() })?;
+            let none = std::ptr::null_mut();
+            checked(sys::rd_kafka_commit_queue(self.native.ptr(), list.ptr(), queue.0.as_ptr(), None, none))?;
+            sys::rd_kafka_queue_poll(queue.0.as_ptr(), millis(within))
+        };
+        if event.is_null() {
+            return checked(sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR__TIMED_OUT);
+        }
+        // SAFETY: the event is valid until it is destroyed, and not used after that.
+        let code = unsafe {
+            let code = sys::rd_kafka_event_error(event);
+            sys::rd_kafka_event_destroy(event);
+            code
+        };
+        checked(code)
     }
 
     /// Who we are in the group.

@@ -17,7 +17,7 @@ use rdkafka::types::RDKafkaErrorCode as Code;
 use tokio::time::Instant;
 
 use crate::consumer::GroupMetadata;
-use crate::error::{Operation, Resource, Subject};
+use crate::error::{ErrorClass, Operation, Resource, Subject};
 use crate::native::{ClientError, Kind, Native, Notice, PartitionList, c_string, check, check_error, millis};
 use crate::settings::ConnectionSettings;
 
@@ -30,6 +30,9 @@ const CHUNK: usize = 1_000;
 
 /// How soon it is noticed that the brokers refuse us.
 const INIT_SLICE: Duration = Duration::from_millis(500);
+
+/// Longest time that a request waits for its answer.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a partition count is believed. The same as the clients of Kafka do.
 const PARTITIONS_MAX_AGE: Duration = Duration::from_secs(300);
@@ -69,6 +72,9 @@ pub struct ProducerSettings {
 impl ProducerSettings {
     fn properties(&self) -> Vec<(&'static str, String)> {
         let timeout = millis(self.transaction_timeout).to_string();
+        // Calls look at their deadline when a request is answered or has timed out, so no request may take longer than a call. The default
+        // is the transaction timeout, which can be minutes.
+        let request = millis(self.transaction_timeout.min(REQUEST_TIMEOUT)).to_string();
         let mut properties = self.connection.librdkafka();
         properties.extend(
             [
@@ -91,6 +97,7 @@ impl ProducerSettings {
             .map(|(name, value)| (name, value.to_owned())),
         );
         properties.push(("message.timeout.ms", timeout.clone()));
+        properties.push(("socket.timeout.ms", request));
         if let Some(id) = &self.transactional_id {
             properties.push(("transactional.id", id.clone()));
             properties.push(("transaction.timeout.ms", timeout));
@@ -166,7 +173,8 @@ impl Producer {
             // SAFETY: the instance is valid.
             let error = unsafe { sys::rd_kafka_init_transactions(self.native.ptr(), millis(INIT_SLICE)) };
             let Err(error) = self.transactional("initialise transactions", error) else { return Ok(()) };
-            if error.code() != Some(Code::OperationTimedOut) {
+            // Also while it is told why it takes longer, such as a transaction that is just being ended: the call goes on waiting.
+            if error.code() != Some(Code::OperationTimedOut) && error.class() != ErrorClass::Retry {
                 return Err(error);
             }
             self.serve();

@@ -37,6 +37,8 @@ const RIVALRY: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct OpenTransaction {
     pub(super) since: Option<Duration>,
+    /// The same by the date.
+    pub(super) since_ms: i64,
     pub(super) ending_since: Option<Duration>,
     pub(super) records_out: u64,
     pub(super) bytes_out: u64,
@@ -439,7 +441,8 @@ impl<'s> Driver<'s> {
     pub(super) fn fenced_message(&self, by: &str) -> String {
         format!(
             "fenced: another process has the name {}{by}; this one must not go on. If no newer worker of this job runs, another \
-             job uses the same transactionalIdPrefix or consumer group",
+             job uses the same transactionalIdPrefix or consumer group. When that has ended, delete the pod of this worker: it starts \
+             again",
             self.config.transactional_id
         )
     }

@@ -10,6 +10,8 @@ use tracing::debug;
 pub(super) enum Verdict {
     /// They ended its transaction because it took too long.
     Expired,
+    /// The id is still ours: it was something else that was refused, such as our name in the group.
+    Nobody,
     /// Somebody else initialised the id.
     Newer(ProducerIdentity),
     /// The brokers do not say.
@@ -80,10 +82,8 @@ impl Fencing {
     /// Whether nobody has initialised the id after us; `None`: not known.
     pub(super) fn is_still_mine(&self, open_for: Option<Duration>) -> Option<bool> {
         let (mine, now) = (self.mine?, self.describe()?);
-        Some(
-            now.producer == mine
-                || judge(Some(mine), Some(&now), Expiry::of(open_for, self.timeout)) == Verdict::Expired,
-        )
+        let verdict = judge(Some(mine), Some(&now), Expiry::of(open_for, self.timeout));
+        Some(matches!(verdict, Verdict::Nobody | Verdict::Expired))
     }
 
     /// Why the producer is fenced. `open_for`: the age of its open transaction.
@@ -102,6 +102,7 @@ fn judge(mine: Option<ProducerIdentity>, now: Option<&TransactionDescription>, e
         TransactionState::CompleteAbort | TransactionState::PrepareAbort | TransactionState::PrepareEpochFence
     );
     match mine {
+        Some(mine) if now.producer == mine => Verdict::Nobody,
         Some(mine)
             if expiry == Expiry::Possible
                 && is_aborted
@@ -154,6 +155,15 @@ mod tests {
         assert_eq!(judge(Some(identity(4)), None, Expiry::Possible), Verdict::Unknown);
         let aborted = found(TransactionState::CompleteAbort, 5);
         assert_eq!(judge(None, Some(&aborted), Expiry::Possible), Verdict::Newer(identity(5)));
+    }
+
+    #[test]
+    fn an_id_that_is_still_ours_was_taken_by_nobody() {
+        for state in [TransactionState::Ongoing, TransactionState::Empty, TransactionState::CompleteCommit] {
+            for expiry in [Expiry::Possible, Expiry::Impossible] {
+                assert_eq!(judge(Some(identity(4)), Some(&found(state.clone(), 4)), expiry), Verdict::Nobody);
+            }
+        }
     }
 
     #[test]

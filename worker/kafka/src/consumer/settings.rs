@@ -43,6 +43,10 @@ impl ConsumerSettings {
                 ("allow.auto.create.topics", "false"),
                 // Eager. Not range, which gives everything of several small topics to the first members.
                 ("partition.assignment.strategy", "roundrobin"),
+                // A member that does not come back from a call is out after this time. It is also how long librdkafka waits for the answer
+                // to JoinGroup, and the group for a member that does not join.
+                ("max.poll.interval.ms", "60000"),
+                ("socket.timeout.ms", "20000"),
                 // How fast members notice a rebalance.
                 ("heartbeat.interval.ms", "500"),
                 // The records of one response stay in the processor's cache: measured, half the cost of the default of 1 MiB.

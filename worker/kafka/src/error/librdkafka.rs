@@ -32,8 +32,11 @@ pub fn class_with_flags(code: Code, flags: Flags) -> ErrorClass {
             _ => ErrorClass::Recreate,
         },
         ErrorClass::Fatal | ErrorClass::Recreate => by_code,
-        _ if flags.abort => ErrorClass::Abort,
+        // A copy of the request may still be on its way, and must not meet the next transaction of the same producer. That an abort
+        // would lead on does not change that.
         ErrorClass::Unknown => by_code,
+        _ if code == Code::BrokerTransportFailure && (flags.abort || flags.retriable) => ErrorClass::Unknown,
+        _ if flags.abort => ErrorClass::Abort,
         _ if flags.retriable => ErrorClass::Retry,
         _ => by_code,
     }

@@ -55,6 +55,10 @@ fn classes_of_the_measured_answers() {
         (29, ErrorClass::Fatal),
         (53, ErrorClass::Fatal),
         (10, ErrorClass::Fatal),
+        (13, ErrorClass::Retry),
+        (19, ErrorClass::Retry),
+        (45, ErrorClass::Recreate),
+        (59, ErrorClass::Recreate),
         (7, ErrorClass::Unknown),
         (-1, ErrorClass::Unknown),
     ];
@@ -98,7 +102,13 @@ fn flags_of_librdkafka_refine_the_class() {
         (Code::TopicAuthorizationFailed, abort, ErrorClass::Fatal),
         // outcome open
         (Code::OperationTimedOut, retriable, ErrorClass::Unknown),
-        (Code::BrokerTransportFailure, abort, ErrorClass::Abort),
+        (Code::OperationTimedOut, abort, ErrorClass::Unknown),
+        (Code::RequestTimedOut, abort, ErrorClass::Unknown),
+        (Code::Unknown, abort, ErrorClass::Unknown),
+        (Code::BrokerTransportFailure, abort, ErrorClass::Unknown),
+        (Code::BrokerTransportFailure, retriable, ErrorClass::Unknown),
+        // the transaction is lost, and nothing of it is under way
+        (Code::NotEnoughReplicas, abort, ErrorClass::Abort),
         (Code::CoordinatorLoadInProgress, retriable, ErrorClass::Retry),
     ] {
         assert_eq!(librdkafka::class_with_flags(code, flags), class, "{code:?} {flags:?}");

@@ -61,7 +61,7 @@ impl Driver<'_> {
             // been told, and would have been asked for by giving everything up.
             Effect::CommitOffsets(_, offsets) => {
                 self.ending();
-                self.consumer.as_ref().ok_or_else(gone)?.commit(offsets)?;
+                self.consumer.as_ref().ok_or_else(gone)?.commit(offsets, within)?;
             }
             Effect::Abort => self.producer()?.abort(within)?,
             _ => {}
@@ -77,13 +77,17 @@ impl Driver<'_> {
         let now = self.clock.now();
         if self.open.since.is_none() {
             self.open.since = Some(now);
+            self.open.since_ms = self.clock.unix_ms();
             self.stats.set_open_since(Some(now));
         }
     }
 
-    /// The age of the open transaction.
+    /// The age of the open transaction. The clock that never goes back may also stand still, while a machine is suspended; the
+    /// brokers' does not.
     pub(in crate::slot) fn open_for(&self) -> Option<Duration> {
-        self.open.since.map(|since| self.clock.now().saturating_sub(since))
+        let since = self.open.since?;
+        let by_date = u64::try_from(self.clock.unix_ms().saturating_sub(self.open.since_ms)).unwrap_or(0);
+        Some(self.clock.now().saturating_sub(since).max(Duration::from_millis(by_date)))
     }
 
     fn ending(&mut self) {
@@ -194,6 +198,10 @@ impl Driver<'_> {
                     slot = self.config.slot,
                     "the brokers ended the transaction: it took longer than the transaction timeout"
                 );
+                return Class::Recreate;
+            }
+            Some(Verdict::Nobody) => {
+                warn!(slot = self.config.slot, ?call, "refused as fenced, but nobody has taken the id: starting anew");
                 return Class::Recreate;
             }
             Some(Verdict::Newer(by)) => format!(" (producer {by})"),
