@@ -131,6 +131,7 @@ const ALL: &[Scenario] = &[
     Scenario::plain("a-killed-worker-is-back-long-before-its-session-ends", recovery::run).alone(),
     Scenario::plain("of-two-workers-with-one-ordinal-only-the-newer-commits", zombie::awake).alone(),
     Scenario::plain("a-worker-that-wakes-up-too-late-commits-nothing", zombie::asleep).alone(),
+    Scenario::plain("a-transaction-that-expires-is-begun-anew", zombie::overslept).with_faults(),
     Scenario::plain("killed-workers-and-operators-lose-and-repeat-nothing", crashes::run).alone(),
     Scenario::plain("a-broker-that-goes-away-is-named-and-waited-for", outage::run).alone(),
     Scenario::brokers("brokers-that-die-lose-and-repeat-nothing", brokers::killed),

@@ -414,3 +414,10 @@ pub fn renew(bench: &Bench<'_>, job: &str, name: &str) -> Result<(), Failure> {
     let is_new = |pod: Option<&Pod>| pod.is_some_and(|pod| pod.metadata.uid != old && is_pod_ready(pod));
     bench.until(name, &format!("a new {name}"), Limits::READY, is_new).map(drop)
 }
+
+/// How often the containers of a pod were started again.
+#[must_use]
+pub fn restarts(pod: &Pod) -> i32 {
+    let containers = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
+    containers.into_iter().flatten().map(|container| container.restart_count).sum()
+}

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
-use super::bench::{Limits, is_pod_ready, renew};
+use super::bench::{Limits, is_pod_ready, renew, restarts};
 use super::lab::SYSTEM;
 use super::scale::{Flow, flow, moves};
 use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
@@ -212,9 +212,4 @@ impl Soak<'_> {
         let is_back = |pod: Option<&Pod>| pod.is_some_and(|pod| is_pod_ready(pod) && restarts(pod) >= lives);
         self.bench.until(worker, &format!("{worker} to be ready again"), Limits::READY, is_back).map(drop)
     }
-}
-
-fn restarts(pod: &Pod) -> i32 {
-    let containers = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
-    containers.into_iter().flatten().map(|container| container.restart_count).sum()
 }

@@ -1,11 +1,14 @@
 //! Runs without a disturbance.
 
 use fencepost_crds::StreamJob;
+use fencepost_oracle::reader::{self, Surveyor};
 use serde_json::json;
 
+use super::bench::Limits;
 use super::failure::ensure;
 use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
 use crate::load::{Order, Plan};
+use crate::wait::{self, Deadline};
 
 /// One job, one input, one output.
 pub(super) fn run(bench: &Bench<'_>) -> Outcome {
@@ -38,7 +41,25 @@ pub(super) fn aborted_input(bench: &Bench<'_>) -> Outcome {
     let written = second.finish().map_err(Failure::means("write the input"))?;
     ensure!(written.aborted > 0, "no input transaction was aborted");
     let trial = bench.trial("union", union_meaning(&large, &all)).input(&shop).input(&web).output(&large).output(&all);
-    Ok(vec![bench.judge(trial)?])
+    let verdict = bench.judge(trial)?;
+    // Markers at the end are not records: whoever scales by the lag must see 0.
+    let surveyor = Surveyor::new(&bench.connection()).map_err(Failure::means("look at the input"))?;
+    let ends = surveyor.ends(&web).map_err(Failure::means("look at the input"))?;
+    let mut lags = Vec::new();
+    let settled = wait::until(Deadline::after(Limits::CAUGHT_UP), || {
+        let group = format!("{}.union", bench.namespace());
+        let positions =
+            reader::committed(&bench.connection(), &group, &web).map_err(Failure::means("read positions"))?;
+        lags.clear();
+        for worker in bench.workers("union")?.keys() {
+            let slots = bench.worker_status(worker)?.slots;
+            lags.extend(slots.iter().flat_map(|slot| &slot.partitions).map(|partition| partition.lag));
+        }
+        let at_the_end = ends.iter().all(|(partition, bounds)| positions.get(partition) == Some(&bounds.end));
+        Ok::<_, Failure>((at_the_end && lags.iter().all(|lag| *lag == 0)).then_some(()))
+    })?;
+    ensure!(settled.is_some(), "the positions are not at the ends {ends:?}, or there is lag: {lags:?}");
+    Ok(vec![verdict])
 }
 
 fn union_job(bench: &Bench<'_>, inputs: [&str; 2], outputs: [&str; 2]) -> Result<StreamJob, Failure> {

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use fencepost_crds::names::LABEL_JOB;
 use k8s_openapi::api::core::v1::Pod;
 
-use super::bench::{Limits, is_pod_ready};
+use super::bench::{Limits, is_pod_ready, restarts};
 use super::failure::ensure;
 use super::lab::SYSTEM;
 use super::scale::{Flow, flow, moves};
@@ -25,6 +26,34 @@ pub(super) fn awake(bench: &Bench<'_>) -> Outcome {
 /// It is paused for longer than the transaction timeout, and wakes up when its work is done by another.
 pub(super) fn asleep(bench: &Bench<'_>) -> Outcome {
     run(bench, true)
+}
+
+/// It stands still for longer than the transaction timeout, and nobody takes its place: the brokers end its transaction, and it goes
+/// on with a new one, in the same life.
+pub(super) fn overslept(bench: &Bench<'_>) -> Outcome {
+    let job = OrdersJob {
+        replicas: 1,
+        transaction_timeout: Some("6s"),
+        image: Some(bench.worker_with_faults()?),
+        ..OrdersJob::new(bench)
+    };
+    let Flow { input, load, mut tail } = flow(bench, &job, 4, 1500)?;
+    let steps = ["before-commit", "before-send-offsets"];
+    for step in steps {
+        moves(&mut tail, "before it falls asleep")?;
+        // Longer than the timeout and the brokers' look at it, every 10 s.
+        bench.arm(VICTIM, step, "1*sleep(18000)")?;
+        // More than can come before it does.
+        moves(&mut tail, &format!("after it slept {step}"))?;
+    }
+    let log = bench.kubectl(&["logs", VICTIM, "--namespace", bench.namespace()])?;
+    let expired = log.matches("the brokers ended the transaction").count();
+    ensure!(expired == steps.len(), "{expired} transactions have expired, {} were to", steps.len());
+    let pods = bench.pods(bench.namespace(), &format!("{LABEL_JOB}={}", job.name))?;
+    ensure!(pods.iter().map(restarts).sum::<i32>() == 0, "the worker has died of it");
+    load.stop().map_err(Failure::means("write the input"))?;
+    let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
+    Ok(vec![bench.judge(trial)?])
 }
 
 fn run(bench: &Bench<'_>, sleeps: bool) -> Outcome {

@@ -164,6 +164,8 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         membership::partitions_lost_while_paused_are_read_again,
         membership::partitions_revoked_while_paused_are_read_again,
         membership::a_member_that_leaves_is_gone_at_once_and_its_successor_stays,
+        membership::a_position_in_an_open_transaction_is_waited_for,
+        membership::a_producer_waits_for_the_end_of_the_transaction_it_takes_over,
         refused::nobody_listens,
         refused::a_topic_that_does_not_exist,
     );

@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use fencepost_crds::v1alpha1::StartPosition;
-use fencepost_kafka::GroupChange;
 use fencepost_kafka::consumer::{Consumer, ConsumerSettings, SourceTopic, StaticMember};
+use fencepost_kafka::error::ErrorClass;
+use fencepost_kafka::producer::ProducerSettings;
+use fencepost_kafka::{ClientError, GroupChange};
+use fencepost_protocol::transactional::Start;
 use fencepost_protocol::{Offset, Partition};
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
@@ -12,6 +15,7 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use tokio::time::Instant;
 
 use crate::topics::create;
+use crate::transactions::open_transaction;
 use crate::{Outcome, World, ensure};
 
 type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
@@ -182,4 +186,54 @@ fn members(world: &World, group: &str) -> Fallible<usize> {
     let client: BaseConsumer = config.create()?;
     let list = tokio::task::block_in_place(|| client.fetch_group_list(Some(group), WAIT))?;
     Ok(list.groups().iter().map(|group| group.members().len()).sum())
+}
+
+pub async fn a_position_in_an_open_transaction_is_waited_for(world: &World) -> Outcome {
+    for commits in [true, false] {
+        let topic = filled(world, if commits { "undecided" } else { "withdrawn" }).await?;
+        tokio::task::block_in_place(|| -> Outcome {
+            // Holds the position 77 of partition 0.
+            let producer = open_transaction(world, &format!("{topic}-id"), &topic, Some(&topic))?;
+            let mut member = Member::join(world, &topic, "0")?;
+            member.until_assigned()?;
+            let partition = [Partition::new(0, 0)];
+            let Err(error) = member.consumer.resolve(&partition, Duration::from_secs(2)) else {
+                return Err("a position is told that a transaction may still change".into());
+            };
+            ensure!(
+                matches!(error, ClientError::UndecidedPositions { .. }) && error.class() == ErrorClass::Retry,
+                "an undecided position is not told as such: {error}"
+            );
+            let start = if commits {
+                producer.commit_transaction(WAIT)?;
+                Start::Committed(Offset(77))
+            } else {
+                producer.abort_transaction(WAIT)?;
+                Start::Chosen(Offset(0))
+            };
+            let found = member.consumer.resolve(&partition, WAIT)?;
+            ensure!(found == [(partition[0], start)], "found {found:?} instead of {start:?}");
+            member.consumer.close();
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+pub async fn a_producer_waits_for_the_end_of_the_transaction_it_takes_over(world: &World) -> Outcome {
+    let topic = filled(world, "taken").await?;
+    tokio::task::block_in_place(|| -> Outcome {
+        let id = format!("{topic}-id");
+        for _ in 0..5 {
+            // Dropped with its transaction open, as by a kill.
+            drop(open_transaction(world, &id, &topic, None)?);
+            let settings = ProducerSettings {
+                connection: world.settings()?,
+                transactional_id: Some(id.clone()),
+                transaction_timeout: Duration::from_secs(30),
+            };
+            fencepost_kafka::producer::Producer::new(&settings)?.init_transactions(WAIT)?;
+        }
+        Ok(())
+    })
 }

@@ -21,7 +21,7 @@ const RECORDS: i64 = 20;
 const WAIT: Duration = Duration::from_secs(20);
 
 /// A producer of librdkafka with a transaction that is flushed and open, over partitions 0 and 1 of the topic.
-fn open_transaction(world: &World, id: &str, topic: &str, group: Option<&str>) -> Fallible<BaseProducer> {
+pub(crate) fn open_transaction(world: &World, id: &str, topic: &str, group: Option<&str>) -> Fallible<BaseProducer> {
     let mut config = ClientConfig::new();
     for (key, value) in world.settings()?.librdkafka() {
         config.set(key, value);
