@@ -17,6 +17,7 @@ mod settings;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_int};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fencepost_crds::v1alpha1::StartPosition;
@@ -35,19 +36,24 @@ pub use batch::{Batch, Message, Trouble};
 pub use settings::{ConsumerSettings, SourceTopic};
 
 /// Generation and member, as of the moment an assignment was received.
+#[derive(Clone, Debug)]
+pub struct GroupMetadata(Arc<MetadataHandle>);
+
 #[derive(Debug)]
-pub struct GroupMetadata(NonNull<sys::rd_kafka_consumer_group_metadata_t>);
+struct MetadataHandle(NonNull<sys::rd_kafka_consumer_group_metadata_t>);
 
 // SAFETY: the object is never changed after it was made.
-unsafe impl Send for GroupMetadata {}
+unsafe impl Send for MetadataHandle {}
+// SAFETY: as above.
+unsafe impl Sync for MetadataHandle {}
 
 impl GroupMetadata {
     pub(crate) fn ptr(&self) -> *const sys::rd_kafka_consumer_group_metadata_t {
-        self.0.as_ptr()
+        self.0.0.as_ptr()
     }
 }
 
-impl Drop for GroupMetadata {
+impl Drop for MetadataHandle {
     fn drop(&mut self) {
         // SAFETY: it is owned.
         unsafe { sys::rd_kafka_consumer_group_metadata_destroy(self.0.as_ptr()) }
@@ -204,7 +210,7 @@ impl Consumer {
     pub fn group_metadata(&self) -> Result<GroupMetadata, ClientError> {
         // SAFETY: the instance is valid; ownership of the result is taken over.
         NonNull::new(unsafe { sys::rd_kafka_consumer_group_metadata(self.native.ptr()) })
-            .map(GroupMetadata)
+            .map(|handle| GroupMetadata(Arc::new(MetadataHandle(handle))))
             .ok_or_else(|| ClientError::Create { message: "it is not in a group".to_owned() })
     }
 

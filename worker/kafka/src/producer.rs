@@ -3,12 +3,14 @@
 //! One [`Producer`] serves both guarantees: with a transactional id it offers transactions, without it is an idempotent producer.
 //! It belongs to one thread, which also serves the delivery reports: in [`Producer::produce`], and in [`Producer::flush`].
 
+mod errand;
 mod message;
 mod partitioner;
 
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fencepost_protocol::{Offset, Partition};
@@ -21,6 +23,7 @@ use crate::error::{ErrorClass, Operation, Resource, Subject};
 use crate::native::{ClientError, Kind, Native, Notice, PartitionList, c_string, check, check_error, millis};
 use crate::settings::ConnectionSettings;
 
+use errand::Errand;
 use message::{Headers, message};
 use partitioner::Sticky;
 pub use partitioner::partition_of;
@@ -33,6 +36,9 @@ const INIT_SLICE: Duration = Duration::from_millis(500);
 
 /// Longest time that a request waits for its answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What librdkafka gets beyond the time of a call to come back by itself.
+const OVERTIME: Duration = Duration::from_secs(1);
 
 /// How long a partition count is believed. The same as the clients of Kafka do.
 const PARTITIONS_MAX_AGE: Duration = Duration::from_secs(300);
@@ -121,8 +127,10 @@ pub struct Producer {
     sticky: Sticky,
     scratch: Vec<sys::rd_kafka_message_t>,
     transactional_id: Option<String>,
+    /// Makes the call that does not always come back.
+    errand: Errand,
     // Dropped last: the topic handles belong to it.
-    native: Native,
+    native: Arc<Native>,
 }
 
 // SAFETY: the raw pointers are topic handles of `native`, which may be used from any thread, and `scratch`, which is empty between
@@ -135,8 +143,10 @@ impl Producer {
     /// # Errors
     /// When librdkafka does not accept a setting.
     pub fn new(settings: &ProducerSettings) -> Result<Self, ClientError> {
+        let errand = Errand::new("positions").map_err(|error| ClientError::Create { message: error.to_string() })?;
         Ok(Self {
-            native: Native::new(Kind::Producer, &settings.properties())?,
+            native: Arc::new(Native::new(Kind::Producer, &settings.properties())?),
+            errand,
             topics: HashMap::new(),
             sticky: Sticky::new(),
             scratch: Vec::with_capacity(CHUNK),
@@ -205,21 +215,34 @@ impl Producer {
 
     /// Puts positions into the transaction, on the word of `metadata`.
     ///
+    /// librdkafka does not come back from this call while the coordinator of the group that it knows is gone, whatever time it is given
+    /// (<https://github.com/confluentinc/librdkafka/issues/5456>). Then the instance is left behind with the call, and this producer is of
+    /// no use any more.
+    ///
     /// # Errors
-    /// Among others when the group has gone on to another generation.
+    /// Among others when the group has gone on to another generation, and of class `Unknown` when there is no answer within `within`.
     pub fn send_offsets(
-        &self,
+        &mut self,
         offsets: &[(Partition, Offset)],
         topics: &[String],
         metadata: &GroupMetadata,
         within: Duration,
     ) -> Result<(), ClientError> {
+        const STEP: &str = "put positions into the transaction";
         let list = offset_list(offsets, topics)?;
-        // SAFETY: instance, list and metadata are valid.
-        let error = unsafe {
-            sys::rd_kafka_send_offsets_to_transaction(self.native.ptr(), list.ptr(), metadata.ptr(), millis(within))
+        let (native, metadata) = (Arc::clone(&self.native), metadata.clone());
+        let call = move || {
+            // SAFETY: instance, list and metadata are valid: the call owns its part of them.
+            let error = unsafe {
+                sys::rd_kafka_send_offsets_to_transaction(native.ptr(), list.ptr(), metadata.ptr(), millis(within))
+            };
+            check_error(STEP, error)
         };
-        self.transactional("put positions into the transaction", error)
+        let answer = self.errand.run(within + OVERTIME, call).unwrap_or_else(|| {
+            let message = "the client does not come back; the coordinator of the group may be gone".to_owned();
+            Err(ClientError::call(STEP, Code::OperationTimedOut, message))
+        });
+        answer.map_err(|error| error.about(self.subject()))
     }
 
     /// Commits the transaction.

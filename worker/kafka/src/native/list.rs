@@ -9,6 +9,9 @@ use super::{ClientError, c_string, text_of};
 #[derive(Debug)]
 pub(crate) struct PartitionList(NonNull<sys::rd_kafka_topic_partition_list_t>);
 
+// SAFETY: the list is owned, and nothing in it belongs to a thread.
+unsafe impl Send for PartitionList {}
+
 impl PartitionList {
     pub(crate) fn new<'t>(partitions: impl ExactSizeIterator<Item = (&'t str, i32, i64)>) -> Result<Self, ClientError> {
         let size = c_int::try_from(partitions.len()).unwrap_or(c_int::MAX);

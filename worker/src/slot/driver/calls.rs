@@ -54,7 +54,8 @@ impl Driver<'_> {
                 self.ending();
                 let consumer = self.consumer.as_ref().ok_or_else(gone)?;
                 let metadata = self.metadata.get(token).ok_or_else(gone)?;
-                self.producer()?.send_offsets(offsets, consumer.topics(), metadata, within)?;
+                let producer = self.producer.as_mut().ok_or_else(gone)?;
+                producer.send_offsets(offsets, consumer.topics(), metadata, within)?;
             }
             Effect::Commit => self.producer()?.commit(within)?,
             // The library vouches with its current generation. It is that of `token`: an assignment under another one would have
