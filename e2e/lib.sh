@@ -1,9 +1,10 @@
-# What both commands need before cargo can compile the harness. Sourced by e2e/demo and e2e/test.
+# What all commands need before cargo can compile the harness. Sourced by them; it changes to the root of the checkout.
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # A target folder outside of the checkout: a fresh clone on the same machine reuses what is compiled.
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/fencepost/target}
+case $CARGO_TARGET_DIR in /*) ;; *) CARGO_TARGET_DIR=$PWD/$CARGO_TARGET_DIR ;; esac
 
 die() { echo "error: $*" >&2; exit 1; }
 
@@ -21,6 +22,11 @@ need_packages() {
   [ "$(id -u)" -eq 0 ] || die "this machine lacks ${missing[*]}: run \`apt-get update && apt-get install -y --no-install-recommends ${missing[*]}\` as root"
   echo "==> installing ${missing[*]}" >&2
   apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"
+}
+
+# Cargo is quiet, and without a word a first run looks hung.
+announce_harness() {
+  [ -e "$CARGO_TARGET_DIR/debug/fencepost-e2e" ] || echo "==> compiling the harness (about 3 minutes the first time)" >&2
 }
 
 need_toolchains
