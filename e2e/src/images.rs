@@ -111,7 +111,7 @@ pub struct Images {
 /// # Errors
 /// When they do not compile, or a step of an image fails.
 pub fn build() -> Result<Images, Error> {
-    report::step("compiling the programs of the images");
+    report::step("compiling the programs of the images (the first time 10 to 30 minutes on 2 cores)");
     let folder = compile(&[Component::Operator, Component::Worker])?;
     let image = |component: Component| of_program(component, &folder.join(component.program()));
     Ok(Images { operator: image(Component::Operator)?, worker: image(Component::Worker)? })
@@ -122,7 +122,7 @@ pub fn build() -> Result<Images, Error> {
 /// # Errors
 /// When it does not compile.
 pub fn program(component: Component) -> Result<PathBuf, Error> {
-    report::step(format!("compiling {}", component.program()));
+    report::step(format!("compiling {} (the first time about 10 minutes on 2 cores)", component.program()));
     // Both, as for the images: alone, a program's libraries would have other features and be compiled once more.
     Ok(compile(&[Component::Operator, Component::Worker])?.join(component.program()))
 }

@@ -42,6 +42,9 @@ impl Lab {
             });
             let kept = Cluster::list().contains(&spec.name);
             let cluster = if kept { Cluster::attach(&spec.name) } else { Cluster::up(spec) };
+            if cluster.is_ok() && !images.is_finished() {
+                report::step("the cluster waits for the programs of the images (the first time up to 30 minutes)");
+            }
             (images.join(), cluster)
         });
         let (faulty, images) = images.map_err(|_| Failure::Thread)??;

