@@ -95,7 +95,7 @@ pub(super) fn panel(facts: &Facts, rates: (u64, u64)) -> Vec<String> {
     let pods: Vec<String> = job.pods.iter().map(shown).collect();
     vec![
         line("input", format!("{:>10}  {:>7}/s", grouped(facts.input), grouped(rates.0))),
-        line("committed", output),
+        line("results", output),
         line("lag", format!("{lag:>10}")),
         line("workers", format!("{:>10}  {}", job.workers, pods.join("  "))),
         line("job", format!("{:>10}  epoch {}", job.phase, epoch(job))),
@@ -107,7 +107,7 @@ pub(super) fn panel(facts: &Facts, rates: (u64, u64)) -> Vec<String> {
 pub(super) fn one_line(facts: &Facts, rates: (u64, u64)) -> String {
     let job = &facts.job;
     format!(
-        "input {} ({}/s)  committed {} ({}/s)  lag {}  workers {}  {} epoch {}",
+        "input {} ({}/s)  results {} ({}/s)  lag {}  workers {}  {} epoch {}",
         grouped(facts.input),
         grouped(rates.0),
         grouped(facts.output()),

@@ -82,6 +82,7 @@ fn tell(lab: &Lab, bench: &Bench<'_>, options: &Options) -> Result<Verdict, Fail
         "input: {} orders a second into {INPUT}; one of {BAD_ONE_OF} is a record that nobody can read",
         grouped(options.rate.into())
     ));
+    view.say("results: purchases, about half of the orders; what nobody can read goes to the dead-letter topic");
     apply(lab, bench, &view)?;
     quiet(&view, options)?;
     kill(bench, &view)?;
@@ -157,6 +158,13 @@ fn judge(bench: &Bench<'_>, view: &View, load: Load) -> Result<Verdict, Failure>
     let verdict = trial.verdict().map_err(Failure::means("read the topics"))?;
     // The last view is the one people see: let it show the end.
     until(view, "the view to show the end", |view| view.facts().output() >= verdict.found).ok();
+    let facts = view.facts();
+    view.say(format!(
+        "{} records went in; {} purchases and {} dead letters came out; one worker was killed, one added",
+        grouped(verdict.inputs),
+        grouped(facts.purchases),
+        grouped(facts.letters)
+    ));
     Ok(verdict)
 }
 
@@ -202,19 +210,25 @@ fn how_to_play(options: &Options) {
     let order = Order { kind: "purchase".to_owned(), ..Order::numbered(0, 0, 1_000_000_000) }.value();
     report::answer("The cluster is still up. From the folder of the checkout:");
     for line in [
+        format!("kubectl {name}-- get sj --all-namespaces"),
         format!("kubectl {name}-- get streamjobs,pods --namespace {NAMESPACE}"),
         format!("kubectl {name}-- describe streamjob {JOB} --namespace {NAMESPACE}"),
         format!("kubectl {name}-- logs {JOB}-0 --namespace {NAMESPACE} --follow"),
         format!("kubectl {name}-- scale streamjob/{JOB} --namespace {NAMESPACE} --replicas 1"),
         format!("kubectl {name}-- edit streamjob {JOB} --namespace {NAMESPACE}"),
+        format!("kubectl {name}-- get --raw /api/v1/namespaces/{NAMESPACE}/pods/{JOB}-0:8080/proxy/metrics"),
         format!("fault {name}kill-pod {JOB}-0 --namespace {NAMESPACE}"),
         format!("kafka {name}console-consumer -- --topic {OUTPUT} --isolation-level read_committed --from-beginning"),
+        format!(
+            "kafka {name}console-consumer -- --topic {BAD} --isolation-level read_committed --from-beginning \
+             --formatter-property print.headers=true"
+        ),
         format!("kafka {name}console-producer -- --topic {INPUT}"),
         format!("kafka {name}consumer-groups -- --describe --group {GROUP}"),
         format!("kafka {name}transactions -- list"),
     ] {
         report::answer(format!("  e2e/fp {line}"));
     }
-    report::answer(format!("An order for the console producer: {order}"));
-    report::answer(format!("Remove it: e2e/fp down {}", name.trim()));
+    report::answer(format!("Start the console producer, then paste an order: {order}"));
+    report::answer(format!("Remove it: e2e/fp down {name}").trim_end());
 }

@@ -187,8 +187,10 @@ fn newest(events: &[Event]) -> Option<String> {
         kind == Some("StreamJob") || (kind == Some("Pod") && event.type_.as_deref() == Some("Warning"))
     };
     let when = |event: &&Event| {
-        let times = [event.event_time.as_ref().map(|time| time.0), event.last_timestamp.as_ref().map(|time| time.0)];
-        times.into_iter().flatten().max()
+        // An event that repeats keeps its first time, and has its newest in the series.
+        let again = event.series.as_ref().and_then(|series| series.last_observed_time.as_ref());
+        let times = [again, event.event_time.as_ref()].map(|time| time.map(|time| time.0));
+        times.into_iter().chain([event.last_timestamp.as_ref().map(|time| time.0)]).flatten().max()
     };
     let event = events.iter().filter(about).max_by_key(when)?;
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
@@ -216,5 +218,31 @@ fn show(shared: &Shared, said: &Receiver<String>) {
             last_line = now;
             screen.say(&one_line(&facts, rates));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Event;
+    use serde_json::json;
+
+    use super::newest;
+
+    #[test]
+    fn an_event_that_repeats_is_as_new_as_its_last_time() {
+        let event = |reason: &str, first: &str, last: Option<&str>| -> Event {
+            let event = json!({
+                "metadata": {},
+                "involvedObject": {"kind": "StreamJob", "name": "orders"},
+                "reason": reason,
+                "message": "said",
+                "eventTime": first,
+                "series": last.map(|last| json!({"count": 2, "lastObservedTime": last})),
+            });
+            serde_json::from_value(event).unwrap()
+        };
+        let again = event("Again", "2026-01-01T00:00:01.000000Z", Some("2026-01-01T00:00:09.000000Z"));
+        let once = event("Once", "2026-01-01T00:00:05.000000Z", None);
+        assert_eq!(newest(&[again, once]).as_deref(), Some("orders Again: said"));
     }
 }
