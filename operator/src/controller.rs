@@ -22,7 +22,6 @@ use kube::{
     runtime::{
         Controller,
         controller::{Action, Config, Error as ControllerError},
-        events::{Event, EventType, Recorder},
         reflector::ObjectRef,
         watcher,
     },
@@ -33,6 +32,7 @@ use crate::{
     act::Acts,
     broker::BrokerProbe,
     error::{Error, chain},
+    events::Events,
     memory::{JobKey, Memory},
     metrics::Metrics,
     observe, status,
@@ -59,7 +59,7 @@ pub struct Context {
     /// Workers.
     pub workers: Box<dyn WorkerProbe>,
     /// Events, without repetitions.
-    pub recorder: Recorder,
+    pub events: Events,
     /// Hints that may be lost.
     pub memory: Memory,
     /// Metrics.
@@ -76,18 +76,19 @@ impl Context {
     }
 
     async fn publish(&self, job: &DeserializeGuard<StreamJob>, note: Note) {
-        let event = Event {
-            type_: match note.kind {
-                NoteKind::Normal => EventType::Normal,
-                NoteKind::Warning => EventType::Warning,
-            },
-            reason: note.reason,
-            note: Some(note.text),
-            action: note.action.to_owned(),
-            secondary: None,
-        };
-        if let Err(error) = self.recorder.publish(&event, &job.object_ref(&())).await {
-            tracing::warn!(error = chain(&error), reason = event.reason, "an event cannot be published");
+        let (namespace, name) = key_of(job);
+        match note.kind {
+            NoteKind::Normal => tracing::info!(namespace, job = name, reason = note.reason, "{}", note.text),
+            NoteKind::Warning => tracing::warn!(namespace, job = name, reason = note.reason, "{}", note.text),
+        }
+        if let Err(error) = self.events.publish(&job.object_ref(&()), &note, self.now()).await {
+            tracing::warn!(
+                namespace,
+                job = name,
+                error = chain(&error),
+                reason = note.reason,
+                "an event cannot be published"
+            );
         }
     }
 }

@@ -8,6 +8,7 @@ pub mod broker;
 pub mod cli;
 pub mod controller;
 pub mod error;
+pub mod events;
 pub mod http;
 pub mod leader;
 pub mod memory;

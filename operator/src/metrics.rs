@@ -328,6 +328,20 @@ mod tests {
     }
 
     #[test]
+    fn every_line_is_one_that_a_scraper_reads() {
+        let metrics = Metrics::default();
+        metrics.replaced(Cause::Crash);
+        metrics.job(&("shop".to_owned(), "spend".to_owned()), 3, &ready_status());
+        let text = metrics.text().unwrap();
+        assert_eq!(text.lines().last(), Some("# EOF"));
+        for line in text.lines().filter(|line| *line != "# EOF") {
+            let is_about = ["# HELP ", "# TYPE ", "# UNIT "].iter().any(|word| line.starts_with(word));
+            let sample = line.rsplit_once(' ').filter(|(name, _)| name.starts_with("fencepost_"));
+            assert!(is_about || sample.is_some_and(|(_, value)| value.parse::<f64>().is_ok()), "{line}");
+        }
+    }
+
+    #[test]
     fn series_of_a_deleted_job_are_removed() {
         let metrics = Metrics::default();
         let key = ("shop".to_owned(), "spend".to_owned());

@@ -2,14 +2,10 @@
 
 use std::{io, net::SocketAddr, sync::Arc};
 
-use fencepost_crds::names;
 use fencepost_plan::Settings;
 use futures::FutureExt;
 use k8s_openapi::jiff::Timestamp;
-use kube::{
-    Client, Config,
-    runtime::events::{Recorder, Reporter},
-};
+use kube::{Client, Config};
 use thiserror::Error;
 use tokio::{
     net::TcpListener,
@@ -23,6 +19,7 @@ use crate::{
     broker,
     cli::Args,
     controller::{self, Context},
+    events::Events,
     http::{self, Readiness},
     leader::{Candidate, LeaderError, Lease},
     memory::Memory,
@@ -153,9 +150,8 @@ fn lease(args: &Args, config: &Config) -> Lease {
 
 /// Runs one controller per namespace, or one for all. Returns after a stop when reconciliations under way have ended.
 async fn controllers(args: &Args, client: Client, metrics: Metrics, stop: CancellationToken) -> Result<(), RunError> {
-    let reporter = Reporter { controller: names::MANAGER.to_owned(), instance: Some(args.identity.clone()) };
     let context = Arc::new(Context {
-        recorder: Recorder::new(client.clone(), reporter),
+        events: Events::new(client.clone(), args.identity.clone()),
         client,
         settings: Settings { worker_image: args.worker_image.clone() },
         broker: Box::new(broker::Kafka),

@@ -90,7 +90,11 @@ impl std::fmt::Display for SlotExit {
             }
             Self::Fenced(message) | Self::Failed(message) => f.write_str(message),
             Self::BadRecord { topic, partition, offset, reason } => {
-                write!(f, "record {offset} of {topic}/{partition} cannot be processed: {reason}")
+                write!(
+                    f,
+                    "the record at offset {offset} of {topic}/{partition} cannot be processed: {reason}. To go on, correct the SQL, or \
+                     set onBadRecord of its source to Skip or DeadLetter"
+                )
             }
         }
     }

@@ -171,7 +171,8 @@ fn waits_for(gates: &Gates) -> String {
         BrokerGate::Checking(what) => Some(what.as_str()),
         BrokerGate::Failed { message, .. } => Some(message.as_str()),
     };
-    [spec, broker].into_iter().flatten().collect::<Vec<_>>().join("; ")
+    let waits: Vec<&str> = [spec, broker].into_iter().flatten().map(|text| text.trim_end_matches('.')).collect();
+    waits.join("; ")
 }
 
 fn describe(foreign: &Foreign) -> String {
@@ -200,7 +201,7 @@ fn readiness(gates: &Gates, progress: &Progress, is_newest: bool, ready: i32) ->
             say(
                 ConditionStatus::False,
                 Reason::NewRevisionRefused,
-                format!("the newest spec is refused, see SpecValid and BrokerCompatible; {goes_on}"),
+                format!("the newest spec is refused: {}; {goes_on}", first_problem(gates)),
             )
         } else {
             say(
@@ -219,6 +220,22 @@ fn readiness(gates: &Gates, progress: &Progress, is_newest: bool, ready: i32) ->
             say(ConditionStatus::True, Reason::AllWorkersReady, counted)
         }
         _ => say(ConditionStatus::False, Reason::WorkersNotReady, counted),
+    }
+}
+
+/// What a list of objects has room for; all problems are in `SpecValid` and `BrokerCompatible`.
+fn first_problem(gates: &Gates) -> String {
+    match (&gates.spec, &gates.broker) {
+        (SpecGate::Refused { violations, .. }, _) if !violations.is_empty() => {
+            let first =
+                violations.first().map(|first| format!("{}: {}", first.field, first.message)).unwrap_or_default();
+            match violations.len() {
+                1 => first,
+                all => format!("{first} (and {} more, see SpecValid)", all - 1),
+            }
+        }
+        (_, BrokerGate::Failed { message, .. }) => message.clone(),
+        _ => "see SpecValid and BrokerCompatible".to_owned(),
     }
 }
 
