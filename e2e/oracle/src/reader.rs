@@ -115,6 +115,9 @@ impl Connection {
             .set("enable.partition.eof", "true")
             .set("allow.auto.create.topics", "false")
             .set("fetch.wait.max.ms", "50")
+            .set("socket.timeout.ms", "5000")
+            .set("reconnect.backoff.max.ms", "500")
+            .set("topic.metadata.refresh.interval.ms", "3000")
             .create()
             .map_err(Error::Client)
     }

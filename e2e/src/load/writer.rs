@@ -64,6 +64,9 @@ impl Writer {
             .set("linger.ms", "5")
             .set("retry.backoff.ms", "50")
             .set("reconnect.backoff.max.ms", "500")
+            // A broker that has fallen silent is not waited for while others lead its partitions.
+            .set("socket.timeout.ms", "5000")
+            .set("topic.metadata.refresh.interval.ms", "3000")
             .set("message.timeout.ms", PATIENCE.as_millis().to_string());
         if matches!(plan.grouping, Grouping::Transactions { .. }) {
             config

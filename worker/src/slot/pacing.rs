@@ -4,9 +4,12 @@ use std::time::Duration;
 const IDLE: Duration = Duration::from_millis(100);
 /// Shortest time from one commit to the next.
 const SHORTEST: Duration = Duration::from_millis(5);
-/// A commit is followed by a pause of so many times its own duration: so commits before the interval is over take at most a third
+/// A commit is followed by a pause of so many times of what a commit takes: so commits before the interval is over take at most a third
 /// of the time, however slow the brokers are.
 const REST: u32 = 2;
+/// What a commit takes is told by about so many of them. One that takes long, for a hiccup of a broker, must not be followed by a long
+/// pause as well: the records that came meanwhile have waited already.
+const MEMORY: u32 = 8;
 
 /// When to commit: every commit interval while there is more to read than can be read, and at once when there is nothing more.
 ///
@@ -20,6 +23,8 @@ const REST: u32 = 2;
 #[derive(Debug)]
 pub(super) struct Pacing {
     interval: Duration,
+    /// What a commit takes, on average.
+    usual: Duration,
     /// From here on a commit may come early.
     early: Duration,
     /// A commit comes at the latest.
@@ -30,12 +35,15 @@ impl Pacing {
     pub(super) fn new(interval: Duration) -> Self {
         // Without Kubernetes nothing else has looked at the number.
         let interval = interval.max(SHORTEST);
-        Self { interval, early: Duration::ZERO, due: Duration::ZERO }
+        Self { interval, usual: Duration::ZERO, early: Duration::ZERO, due: Duration::ZERO }
     }
 
     /// A commit, or an attempt, has ended after `took`.
     pub(super) fn ended(&mut self, now: Duration, took: Duration) {
-        self.early = now + took.saturating_mul(REST).max(SHORTEST).min(self.interval);
+        // One that takes as long as an interval says no more than that.
+        let counts = took.min(self.interval);
+        self.usual = if self.usual.is_zero() { counts } else { (self.usual * (MEMORY - 1) + counts) / MEMORY };
+        self.early = now + took.min(self.usual).saturating_mul(REST).max(SHORTEST).min(self.interval);
         self.due = now + self.interval;
     }
 
@@ -92,6 +100,30 @@ mod tests {
     fn with_nothing_more_to_read_commits_come_early_but_not_without_a_pause() {
         assert!(commits(1, true).windows(2).all(|pair| (6..=7).contains(&(pair[1] - pair[0]))));
         assert!(commits(10, true).windows(2).all(|pair| (30..=31).contains(&(pair[1] - pair[0]))));
+    }
+
+    #[test]
+    fn a_slow_commit_now_and_then_is_not_followed_by_a_long_pause() {
+        let mut pacing = Pacing::new(ms(100));
+        let mut now = Duration::ZERO;
+        for took in [2, 2, 2, 2, 2, 2, 2, 60] {
+            now += ms(took);
+            pacing.ended(now, ms(took));
+        }
+        assert!(pacing.until_early(now) < ms(20), "{:?}", pacing.until_early(now));
+        // A fast one is followed by its own short pause.
+        pacing.ended(now, ms(2));
+        assert_eq!(pacing.until_early(now), SHORTEST);
+    }
+
+    #[test]
+    fn brokers_that_stay_slow_get_their_rest() {
+        let mut pacing = Pacing::new(ms(100));
+        pacing.ended(ms(0), ms(2));
+        for _ in 0..40 {
+            pacing.ended(ms(0), ms(30));
+        }
+        assert!((ms(58)..=ms(60)).contains(&pacing.until_early(ms(0))), "{:?}", pacing.until_early(ms(0)));
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl ConsumerSettings {
                 // A member that does not come back from a call is out after this time. It is also how long librdkafka waits for the answer
                 // to JoinGroup, and the group for a member that does not join.
                 ("max.poll.interval.ms", "60000"),
-                ("socket.timeout.ms", "20000"),
+                ("socket.timeout.ms", "10000"),
                 // How fast members notice a rebalance.
                 ("heartbeat.interval.ms", "500"),
                 // The records of one response stay in the processor's cache: measured, half the cost of the default of 1 MiB.
