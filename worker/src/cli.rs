@@ -1,6 +1,10 @@
 //! `fencepost-worker run|plan|validate`.
 
-use std::{io::Write, path::PathBuf, process::ExitCode as ProcessExit};
+use std::{
+    io::{IsTerminal, Write},
+    path::PathBuf,
+    process::ExitCode as ProcessExit,
+};
 
 use clap::{Parser, Subcommand};
 use fencepost_crds::{contract::ExitCode, names};
@@ -20,9 +24,9 @@ struct Args {
     #[arg(long, global = true, env = names::env::LOG, default_value = "info")]
     log: String,
 
-    /// How the log is written to standard error.
-    #[arg(long, global = true, env = "FENCEPOST_LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
-    log_format: LogFormat,
+    /// How the log is written to standard error. Default: `text` in a terminal, else `json`.
+    #[arg(long, global = true, env = "FENCEPOST_LOG_FORMAT", value_enum)]
+    log_format: Option<LogFormat>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -151,8 +155,10 @@ fn dispatch(command: &Command) -> ExitCode {
 
 fn init_log(args: &Args) -> Result<(), String> {
     let filter = EnvFilter::try_new(&args.log).map_err(|error| format!("--log {:?}: {error}", args.log))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let done = match args.log_format {
+    let is_terminal = std::io::stderr().is_terminal();
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(is_terminal).with_writer(std::io::stderr);
+    let format = args.log_format.unwrap_or(if is_terminal { LogFormat::Text } else { LogFormat::Json });
+    let done = match format {
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
         LogFormat::Text => builder.try_init(),
     };

@@ -27,22 +27,23 @@ const PROBE_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Plans and prints. Talks to nothing.
 pub(crate) fn plan(job: &ResolvedJob, json: bool) -> ExitCode {
-    show(&plan_report(&job.pipeline, job.guarantee, WORKER_VERSION), &[], json)
+    show(&plan_report(&job.pipeline, job.guarantee, WORKER_VERSION), None, &[], json)
 }
 
 /// Plans, asks the brokers, and prints.
 pub(crate) fn validate(job: &ResolvedJob, spec: Option<&StreamJobSpec>, json: bool) -> ExitCode {
     let mut report = plan_report(&job.pipeline, job.guarantee, WORKER_VERSION);
     let mut warnings = Vec::new();
+    let mut seen = None;
     match (spec, probe(job, spec)) {
         (Some(spec), Ok(facts)) => {
-            let facts = Facts {
+            let facts = seen.insert(facts);
+            let Findings { spec, broker, warnings: more } = check(Facts {
                 spec,
                 transactional_id_prefix: &job.transactional_id_prefix,
-                broker: Some(&facts),
+                broker: Some(facts),
                 stage: Stage::New,
-            };
-            let Findings { spec, broker, warnings: more } = check(facts);
+            });
             report.violations.extend(spec);
             report.violations.extend(broker.into_iter().map(|(_, violation)| violation));
             warnings = more;
@@ -54,7 +55,7 @@ pub(crate) fn validate(job: &ResolvedJob, spec: Option<&StreamJobSpec>, json: bo
         }),
         (_, Err(violation)) => report.violations.push(violation),
     }
-    show(&report, &warnings, json)
+    show(&report, seen.as_ref(), &warnings, json)
 }
 
 /// A report for a file that is no job.
@@ -126,11 +127,11 @@ async fn facts(
     Ok(BrokerFacts { cluster_id: metadata.cluster_id, limits, topics })
 }
 
-fn show(report: &PlanReport, warnings: &[Violation], json: bool) -> ExitCode {
+fn show(report: &PlanReport, brokers: Option<&BrokerFacts>, warnings: &[Violation], json: bool) -> ExitCode {
     if json {
         return print_json(report);
     }
-    let written = std::io::stdout().lock().write_all(text(report, warnings).as_bytes());
+    let written = std::io::stdout().lock().write_all(text(report, brokers, warnings).as_bytes());
     verdict(report, written)
 }
 
@@ -150,7 +151,21 @@ fn verdict(report: &PlanReport, written: std::io::Result<()>) -> ExitCode {
     }
 }
 
-fn text(report: &PlanReport, warnings: &[Violation]) -> String {
+/// What the brokers said, so that one sees that they were asked.
+fn answers(facts: &BrokerFacts) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some((id, limit)) = facts.smallest(|limits| limits.transaction_max_timeout_ms) {
+        let brokers = facts.limits.len();
+        lines.push(format!("brokers {brokers}, the smallest transaction.max.timeout.ms is {limit} (broker {id})"));
+    }
+    lines.extend(facts.topics.iter().map(|(topic, facts)| match facts {
+        TopicFacts::Exists { partitions } => format!("broker has topic {topic} with {partitions} partitions"),
+        TopicFacts::Missing => format!("broker lacks topic {topic}"),
+    }));
+    lines
+}
+
+fn text(report: &PlanReport, brokers: Option<&BrokerFacts>, warnings: &[Violation]) -> String {
     let mut lines = Vec::new();
     for stage in &report.stages {
         lines.push(format!("stage {}", stage.id));
@@ -166,6 +181,7 @@ fn text(report: &PlanReport, warnings: &[Violation]) -> String {
     if !report.signature.is_empty() {
         lines.push(format!("signature {}", report.signature));
     }
+    lines.extend(brokers.into_iter().flat_map(answers));
     lines.extend(warnings.iter().map(|warning| format!("warning: {}: {}", warning.field, warning.message)));
     for violation in &report.violations {
         lines.push(format!("error: {} [{}]: {}", violation.field, violation.reason, violation.message));
