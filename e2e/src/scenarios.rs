@@ -72,26 +72,24 @@ struct Scenario {
     company: Company,
     /// It wants the worker whose fault points can be armed.
     with_faults: bool,
-    /// It runs only when it is asked for: too long, or too young, to stand in everybody's way.
-    on_demand: bool,
 }
 
 impl Scenario {
     const fn plain(name: &'static str, run: fn(&Bench<'_>) -> Outcome) -> Self {
-        Self { name, test: Test::Plain(run), company: Company::Any, with_faults: false, on_demand: false }
+        Self { name, test: Test::Plain(run), company: Company::Any, with_faults: false }
     }
 
     const fn secured(name: &'static str, run: fn(&Bench<'_>) -> Outcome) -> Self {
-        Self { name, test: Test::Secured(run), company: Company::Any, with_faults: false, on_demand: false }
+        Self { name, test: Test::Secured(run), company: Company::Any, with_faults: false }
     }
 
-    /// Alone, as it disturbs brokers, and only on demand.
+    /// Alone, as it disturbs brokers.
     const fn brokers(name: &'static str, run: fn(&Bench<'_>) -> Outcome) -> Self {
-        Self { name, test: Test::Brokers(run), company: Company::None, with_faults: false, on_demand: true }
+        Self { name, test: Test::Brokers(run), company: Company::None, with_faults: false }
     }
 
     const fn machine(name: &'static str, run: fn() -> Outcome) -> Self {
-        Self { name, test: Test::Machine(run), company: Company::None, with_faults: false, on_demand: false }
+        Self { name, test: Test::Machine(run), company: Company::None, with_faults: false }
     }
 
     const fn with_faults(self) -> Self {

@@ -4,12 +4,19 @@ use std::time::Duration;
 
 use fencepost_oracle::reader::Tail;
 
-use super::scale::moves;
+use super::scale::moves_within;
 use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
 use crate::cluster::topology::{Broker, Member};
 use crate::faults::{self, Traffic};
 use crate::load::Plan;
 use crate::report;
+
+/// A coordinator that falls silent is noticed by time-outs, one after the other: of the session, of requests, of calls.
+const LIMIT: Duration = Duration::from_secs(180);
+
+fn moves(tail: &mut Tail, when: &str) -> Result<(), Failure> {
+    moves_within(LIMIT, tail, when)
+}
 
 /// Each broker in turn is killed: whoever leads the topics, and coordinates the transactions and the group, is among them.
 pub(super) fn killed(bench: &Bench<'_>) -> Outcome {

@@ -58,9 +58,13 @@ pub(super) fn flow(bench: &Bench<'_>, job: &OrdersJob, partitions: i32, rate: u3
 
 /// Waits until the job has committed a few thousand more records.
 pub(super) fn moves(tail: &mut Tail, when: &str) -> Result<(), Failure> {
+    moves_within(Duration::from_secs(60), tail, when)
+}
+
+/// The same with another limit.
+pub(super) fn moves_within(limit: Duration, tail: &mut Tail, when: &str) -> Result<(), Failure> {
     const ENOUGH: u64 = 3000;
-    const LIMIT: Duration = Duration::from_secs(60);
-    let deadline = Deadline::after(LIMIT);
+    let deadline = Deadline::after(limit);
     let mut seen = 0;
     // What is already there counts for nothing.
     while tail.poll(Duration::from_millis(1)).map_err(Failure::means("follow the output"))? > 0 {}
@@ -68,7 +72,7 @@ pub(super) fn moves(tail: &mut Tail, when: &str) -> Result<(), Failure> {
         if deadline.passed() {
             return Err(Failure::Late {
                 what: format!("{ENOUGH} more committed records {when}"),
-                seconds: LIMIT.as_secs(),
+                seconds: limit.as_secs(),
                 last: format!("{seen} records"),
             });
         }

@@ -11,7 +11,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use super::bench::{Limits, is_pod_ready, renew, restarts};
 use super::lab::SYSTEM;
-use super::scale::{Flow, flow, moves};
+use super::scale::{Flow, flow, moves_within};
 use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
 use crate::cluster::topology::{Broker, Member};
 use crate::faults::{self, PodProcess, Traffic};
@@ -26,6 +26,8 @@ use growth::Growth;
 const WITNESS: &str = "orders-0";
 /// How long a fault lasts that is undone again.
 const FAULT: Duration = Duration::from_secs(12);
+/// How soon there must be output again.
+const GOES_ON: Duration = Duration::from_secs(180);
 const SAMPLE_EVERY: Duration = Duration::from_secs(5);
 
 /// Everything that happens, each as often as the others.
@@ -102,7 +104,7 @@ impl Soak<'_> {
             };
             let clock = Deadline::after(Duration::MAX);
             self.happen(fault)?;
-            moves(&mut self.tail, &format!("after {fault}"))?;
+            moves_within(GOES_ON, &mut self.tail, &format!("after {fault}"))?;
             *done.entry(fault).or_default() += 1;
             report::detail(format!(
                 "{:>5} s: {fault}, {} s; {}",
