@@ -12,8 +12,8 @@ use super::super::observe::{Observation, Outcome};
 use super::super::stats::ErrorKey;
 use super::Driver;
 
-const UNKNOWN_POSITION_ADVICE: &str = "Nothing is skipped on its own. To go on without those records, suspend the job and set the \
-                                       position of its consumer group: kafka-consumer-groups.sh --reset-offsets";
+const UNKNOWN_POSITION_ADVICE: &str = "Nothing is skipped on its own. To go on without those records, delete the StreamJob \
+     (its positions stay), set the position of its consumer group with kafka-consumer-groups.sh --reset-offsets, and apply it again";
 
 const UNDECIDED_POSITIONS_ADVICE: &str = "The brokers end a transaction after its timeout, and this goes on by itself. If it does \
                                           not: kafka-transactions.sh find-hanging on __consumer_offsets";
