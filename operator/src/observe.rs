@@ -6,7 +6,7 @@ use fencepost_plan::{
     AcceptedRevision, BrokerObserved, Fingerprints, Observed, PlanObserved, PlanPod, Revision,
     build::labels,
     pods::PodFacts,
-    revision::{newest_first, revision_of, secrets},
+    revision::{self, newest_first, revision_of},
     secrets::SecretKeys,
 };
 use futures::{StreamExt, stream};
@@ -37,10 +37,11 @@ pub async fn observe(context: &Context, job: StreamJob) -> Result<(Observed, Rev
     let newest_number = revisions.iter().filter(|revision| is_of(revision, &uid)).map(|revision| revision.revision);
     let newest_number = newest_number.max().unwrap_or(0);
     let target = revision_of(&job.spec, &accepted);
-    let is_running = newest_first(&accepted).first().is_some_and(|newest| newest.revision == target);
+    let newest = newest_first(&accepted).into_iter().next();
+    let is_running = newest.is_some_and(|newest| newest.revision == target);
     // Before the brokers are asked: an answer to old credentials says nothing about new ones.
-    let spec = newest_first(&accepted).first().map_or(&job.spec, |newest| &newest.spec);
-    let secrets = credentials(context, &key, &uid, &secrets(spec)).await;
+    let wanted = revision::secrets(newest.map_or(&job.spec, |newest| &newest.spec));
+    let secrets = credentials(context, &key, &uid, &wanted).await;
     let (broker, worker_errors, plan_pods) = tokio::join!(
         broker(context, &key, &uid, &job, &target, is_running),
         worker_errors(context, &key, &uid, &pods),

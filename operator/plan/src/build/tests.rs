@@ -66,7 +66,9 @@ fn labels_and_annotations_of_a_user_never_replace_ours() {
     let built = children(&identity(), &run_spec(everything), &start()).unwrap();
     let metadata = built.stateful_set.spec.unwrap().template.metadata.unwrap();
     assert_eq!(metadata.labels.unwrap()["fencepost.dev/job"], "spend");
-    assert_eq!(metadata.annotations.unwrap()["fencepost.dev/epoch"], "4");
+    let annotations = metadata.annotations.unwrap();
+    assert_eq!(annotations["fencepost.dev/epoch"], "4");
+    assert_eq!(annotations["fencepost.dev/secrets"], r#"{"kafka-user":"0123456789abcdef"}"#);
 }
 
 #[test]
