@@ -223,6 +223,16 @@ pub enum Brokers {
     Three,
 }
 
+/// When brokers forget what is not used: connections, transactional ids, producer ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Expiry {
+    /// As they do by default: after minutes and days.
+    #[default]
+    Default,
+    /// After seconds, so that a test lives to see it.
+    Soon,
+}
+
 /// What a cluster is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Parts {
@@ -247,6 +257,9 @@ pub struct ClusterSpec {
     pub brokers: Brokers,
     /// How clients talk to them.
     pub security: Security,
+    /// When they forget.
+    #[serde(default)]
+    pub expiry: Expiry,
 }
 
 impl ClusterSpec {

@@ -11,9 +11,11 @@ mod brokers;
 mod change;
 mod crashes;
 mod diagnostics;
+mod drain;
 mod failure;
 mod fault_points;
 mod fenced;
+mod idle;
 mod jobs;
 mod journal;
 mod lab;
@@ -51,6 +53,8 @@ enum Test {
     Secured(fn(&Bench<'_>) -> Outcome),
     /// On one node and three brokers without security.
     Brokers(fn(&Bench<'_>) -> Outcome),
+    /// On one node and one broker that forgets within seconds what is not used.
+    Forgetful(fn(&Bench<'_>) -> Outcome),
     /// On clusters of its own.
     Machine(fn() -> Outcome),
 }
@@ -86,6 +90,10 @@ impl Scenario {
     /// Alone, as it disturbs brokers.
     const fn brokers(name: &'static str, run: fn(&Bench<'_>) -> Outcome) -> Self {
         Self { name, test: Test::Brokers(run), company: Company::None, with_faults: false }
+    }
+
+    const fn forgetful(name: &'static str, run: fn(&Bench<'_>) -> Outcome) -> Self {
+        Self { name, test: Test::Forgetful(run), company: Company::Any, with_faults: false }
     }
 
     const fn machine(name: &'static str, run: fn() -> Outcome) -> Self {
@@ -132,6 +140,7 @@ const ALL: &[Scenario] = &[
     Scenario::plain("a-transaction-that-expires-is-begun-anew", zombie::overslept).with_faults(),
     Scenario::plain("killed-workers-and-operators-lose-and-repeat-nothing", crashes::run).alone(),
     Scenario::plain("a-broker-that-goes-away-is-named-and-waited-for", outage::run).alone(),
+    Scenario::plain("a-drained-node-hands-its-workers-on", drain::run).alone(),
     Scenario::brokers("brokers-that-die-lose-and-repeat-nothing", brokers::killed),
     Scenario::brokers("brokers-that-fall-silent-lose-and-repeat-nothing", brokers::black_holes),
     Scenario::brokers("a-bad-network-loses-and-repeats-nothing", brokers::bad_network),
@@ -141,5 +150,7 @@ const ALL: &[Scenario] = &[
     Scenario::secured("a-job-is-known-by-its-certificate", secured::mutual_tls),
     Scenario::secured("a-new-password-reaches-the-workers-one-by-one", rotation::password),
     Scenario::secured("a-new-certificate-reaches-the-workers-one-by-one", rotation::certificate),
-    Scenario::machine("a-killed-harness-leaves-nothing-behind", runner::harness),
+    Scenario::forgetful("a-job-that-the-brokers-have-forgotten-goes-on", idle::run),
+    Scenario::machine("a-killed-harness-leaves-nothing-behind", runner::killed_harness),
+    Scenario::machine("two-clusters-stand-side-by-side", runner::two_clusters),
 ];

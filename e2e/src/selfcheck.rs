@@ -1,13 +1,14 @@
-//! The harness, tested on itself: a cluster leaves nothing behind however it ended.
+//! The harness, tested on itself: a cluster leaves nothing behind however it ended, and is alone in its own world.
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use crate::cluster::cgroup;
 use crate::cluster::process::{self, Liveness};
-use crate::cluster::{self, Cluster, ClusterName, leftovers};
+use crate::cluster::{self, Cluster, ClusterName, ClusterSpec, leftovers};
 use crate::paths::RunDir;
 use crate::wait::{self, Deadline};
 use crate::{ns, report};
@@ -46,12 +47,24 @@ pub enum Error {
         /// Its component.
         component: String,
     },
+    /// A cluster does not have its own things, or has those of another.
+    #[error("the cluster {name} has {found:?} where only {expected:?} was put")]
+    Mixed {
+        /// The cluster.
+        name: ClusterName,
+        /// What was put there.
+        expected: String,
+        /// What is there.
+        found: String,
+    },
 }
 
 /// The moments at which the harness is killed: when this component has just been started, or when the first pod runs.
 const MOMENTS: [&str; 4] = ["node-1", "kube-apiserver", "node-1-kubelet", POD];
 
 const POD: &str = "a pod";
+
+const TOPICS: &str = "org.apache.kafka.tools.TopicCommand";
 
 /// Brings a cluster up, kills the harness with SIGKILL midway, takes the cluster down, and looks for anything that is left:
 /// at several moments, beside whatever other clusters there are.
@@ -76,6 +89,77 @@ pub fn leaves_nothing_behind_after_kill() -> Result<(), Error> {
             return Err(Error::Other { name, component });
         }
         report::detail(format!("killed when {moment} had started: nothing left"));
+    }
+    Ok(())
+}
+
+/// Brings two clusters up at the same time, gives each something of its own, takes one down, and works with the other.
+///
+/// # Errors
+/// When one has something of the other, or does not outlive it, or leaves something behind.
+pub fn two_stand_side_by_side() -> Result<(), Error> {
+    let names: [ClusterName; 2] = ["left".parse()?, "right".parse()?];
+    for name in &names {
+        Cluster::down(name)?;
+    }
+    let checked = side_by_side(&names);
+    for name in &names {
+        Cluster::down(name)?;
+    }
+    checked?;
+    match names.iter().find_map(|name| lasting_evidence(name).transpose()) {
+        Some(what) => Err(Error::Left { moment: "two clusters", what: what? }),
+        None => Ok(()),
+    }
+}
+
+fn side_by_side([left, right]: &[ClusterName; 2]) -> Result<(), Error> {
+    let up = |name: &ClusterName| {
+        let cluster = Cluster::up(&ClusterSpec { name: name.clone(), nodes: 1, ..ClusterSpec::default() })?;
+        put(&cluster, name.as_str())?;
+        Ok::<_, cluster::Error>(cluster)
+    };
+    let (first, second) = thread::scope(|scope| {
+        let first = scope.spawn(|| up(left));
+        let second = up(right);
+        (first.join().unwrap_or(Err(cluster::Error::Thread)), second)
+    });
+    let (first, second) = (first?, second?);
+    has_only(&first, &[left.as_str()])?;
+    has_only(&second, &[right.as_str()])?;
+    report::detail("two clusters are up, and neither sees what the other has");
+    let others = running_elsewhere(left);
+    Cluster::down(left)?;
+    let after = running_elsewhere(left);
+    if let Some((name, component)) = others.into_iter().find(|running| !after.contains(running)) {
+        return Err(Error::Other { name, component });
+    }
+    put(&second, "later")?;
+    has_only(&second, &["later", right.as_str()])?;
+    report::detail("one is down, and the other goes on");
+    Ok(())
+}
+
+/// An object in Kubernetes and a topic in Kafka.
+fn put(cluster: &Cluster, what: &str) -> Result<(), cluster::Error> {
+    cluster.kubectl(&["create", "configmap", what, "--namespace", "default"])?;
+    cluster.kafka_tool(TOPICS, &["--create", "--topic", what])?;
+    Ok(())
+}
+
+/// Looks for what was put there, and for anything more.
+fn has_only(cluster: &Cluster, what: &[&str]) -> Result<(), Error> {
+    // Kubernetes puts the first of these into every namespace.
+    let objects = cluster.kubectl(&["get", "configmaps", "--namespace", "default", "--output", "name"])?;
+    let objects =
+        objects.lines().filter_map(|line| line.strip_prefix("configmap/")).filter(|name| *name != "kube-root-ca.crt");
+    let topics = cluster.kafka_tool(TOPICS, &["--list", "--exclude-internal"])?;
+    for mut found in [objects.collect::<Vec<_>>(), topics.lines().collect()] {
+        found.sort_unstable();
+        if found != what {
+            let name = cluster.spec().name.clone();
+            return Err(Error::Mixed { name, expected: what.join(", "), found: found.join(", ") });
+        }
     }
     Ok(())
 }

@@ -19,13 +19,13 @@
 //! is in [`SlotExit`].
 
 mod backoff;
+mod brokers;
 mod clock;
 mod config;
 mod driver;
 pub(crate) mod fault;
 mod fencing;
 mod input;
-mod leaving;
 mod limits;
 mod observe;
 mod pacing;

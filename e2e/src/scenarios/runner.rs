@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::{ALL, Bench, Company, Failure, Lab, Outcome, Scenario, Test, diagnostics, soak as long_run};
-use crate::cluster::{Brokers, Cluster, ClusterName, ClusterSpec, Security};
+use crate::cluster::{Brokers, Cluster, ClusterName, ClusterSpec, Expiry, Security};
 use crate::wait::Deadline;
 use crate::{report, selfcheck};
 
@@ -49,26 +49,27 @@ pub fn run(options: &Options) -> Tally {
     let wanted = |scenario: &&Scenario| {
         options.only.is_empty() || options.only.iter().any(|part| scenario.name.contains(part.as_str()))
     };
-    let (mut plain, mut brokers, mut secured, mut machine) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut plain, mut brokers, mut secured) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut forgetful, mut machine) = (Vec::new(), Vec::new());
     for scenario in ALL.iter().filter(wanted) {
         match scenario.test {
             Test::Plain(run) => plain.push((*scenario, run)),
             Test::Brokers(run) => brokers.push((*scenario, run)),
             Test::Secured(run) => secured.push((*scenario, run)),
+            Test::Forgetful(run) => forgetful.push((*scenario, run)),
             Test::Machine(run) => machine.push((*scenario, run)),
         }
     }
     let tally = Mutex::new(Tally::default());
-    let spec = ClusterSpec::default();
-    on_cluster(options, "test", &ClusterSpec { nodes: 2, ..spec.clone() }, &plain, &tally);
-    on_cluster(
-        options,
-        "brokers",
-        &ClusterSpec { nodes: 1, brokers: Brokers::Three, ..spec.clone() },
-        &brokers,
-        &tally,
-    );
-    on_cluster(options, "secured", &ClusterSpec { nodes: 1, security: Security::SaslSsl, ..spec }, &secured, &tally);
+    let two_nodes = ClusterSpec { nodes: 2, ..ClusterSpec::default() };
+    let one_node = ClusterSpec { nodes: 1, ..ClusterSpec::default() };
+    on_cluster(options, "test", &two_nodes, &plain, &tally);
+    let spec = ClusterSpec { brokers: Brokers::Three, ..one_node.clone() };
+    on_cluster(options, "brokers", &spec, &brokers, &tally);
+    let spec = ClusterSpec { security: Security::SaslSsl, ..one_node.clone() };
+    on_cluster(options, "secured", &spec, &secured, &tally);
+    let spec = ClusterSpec { expiry: Expiry::Soon, ..one_node };
+    on_cluster(options, "forgetful", &spec, &forgetful, &tally);
     for (scenario, run) in machine {
         let clock = begin(&scenario);
         end(&scenario, clock, run(), &tally);
@@ -212,8 +213,14 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// The harness tests itself.
-pub(super) fn harness() -> Outcome {
+pub(super) fn killed_harness() -> Outcome {
     selfcheck::leaves_nothing_behind_after_kill().map_err(Failure::means("leave nothing behind"))?;
+    Ok(Vec::new())
+}
+
+/// The harness tests itself.
+pub(super) fn two_clusters() -> Outcome {
+    selfcheck::two_stand_side_by_side().map_err(Failure::means("stand side by side"))?;
     Ok(Vec::new())
 }
 

@@ -1,7 +1,8 @@
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 use std::time::Duration;
 
-use fencepost_kafka::consumer::{Consumer, GroupMetadata};
+use fencepost_kafka::consumer::{Consumer, GroupMetadata, StaticMember};
 use fencepost_kafka::error::chain;
 use fencepost_kafka::producer::Producer;
 use fencepost_kafka::{ClientError, GroupChange};
@@ -12,9 +13,9 @@ use rdkafka::types::RDKafkaErrorCode as Code;
 use tracing::{debug, info, warn};
 
 use super::backoff::Backoff;
+use super::brokers::Brokers;
 use super::fault;
 use super::fencing::Fencing;
-use super::leaving;
 use super::limits::Limits;
 use super::observe::{Observation, Outcome, RebalanceKind};
 use super::pacing::Pacing;
@@ -55,6 +56,8 @@ pub(super) struct Driver<'s> {
     pub(super) machine: Machine,
     pub(super) producer: Option<Producer>,
     pub(super) consumer: Option<Consumer>,
+    /// `None` when the raw client could not be set up. Then being fenced is taken to be by somebody newer.
+    brokers: Option<Rc<Brokers>>,
     fencing: Option<Fencing>,
     limits: Option<Limits>,
     /// Metadata by the assignment it was captured with.
@@ -96,10 +99,12 @@ impl<'s> Driver<'s> {
         observer: &'s dyn Observer,
         clock: &'s dyn Clock,
     ) -> Self {
-        let fencing = config
-            .producer()
-            .transactional_id
-            .and_then(|id| Fencing::new(config.connection.clone(), id, config.transaction_timeout));
+        let brokers = Brokers::new(config.connection.clone());
+        let fencing = brokers
+            .clone()
+            .zip(config.producer().transactional_id)
+            .map(|(brokers, id)| Fencing::new(brokers, id, config.transaction_timeout));
+        let limits = brokers.clone().map(|brokers| Limits::new(brokers, config.outputs.clone()));
         let (topics, sources) = config.topics().into_iter().map(|(topic, sources)| (topic.name, sources)).unzip();
         Self {
             config,
@@ -112,7 +117,8 @@ impl<'s> Driver<'s> {
             producer: None,
             consumer: None,
             fencing,
-            limits: Limits::new(config.connection.clone(), config.outputs.clone()),
+            limits,
+            brokers,
             metadata: BTreeMap::new(),
             token: None,
             topics,
@@ -415,10 +421,23 @@ impl<'s> Driver<'s> {
             consumer.close();
             // A fenced member has no say in the group. One that never joined has nothing to leave.
             if !matches!(exit, SlotExit::Fenced(_)) && member.id.is_some() {
-                leaving::leave(self.config, member);
+                self.leave(&member);
             }
         }
         self.exit = Some(exit);
+    }
+
+    /// Takes our member, which has ended, out of the group, so that nobody waits for its partitions until the session timeout.
+    fn leave(&self, member: &StaticMember) {
+        let Some(brokers) = &self.brokers else { return };
+        let (group, members) = (&self.config.consumer_group, std::slice::from_ref(member));
+        if let Err(error) = brokers.ask(async |cluster| cluster.remove_members(group, members).await) {
+            let error = error.report();
+            warn!(
+                slot = self.config.slot,
+                error, "cannot leave the group: its partitions wait for the session timeout"
+            );
+        }
     }
 
     /// The group has given our name to another member. That may have been ourselves, in a request whose answer was lost, so the owner of

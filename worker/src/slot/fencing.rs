@@ -1,9 +1,10 @@
+use std::rc::Rc;
 use std::time::Duration;
 
-use fencepost_kafka::rpc::{ClientOptions, Cluster, ProducerIdentity, TransactionDescription, TransactionState};
-use fencepost_kafka::settings::ConnectionSettings;
-use tokio::runtime::{Builder, Runtime};
+use fencepost_kafka::rpc::{ProducerIdentity, TransactionDescription, TransactionState};
 use tracing::debug;
+
+use super::brokers::Brokers;
 
 /// Why the brokers do not take a producer's requests any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,23 +42,18 @@ impl Expiry {
 pub(super) struct Fencing {
     id: String,
     timeout: Duration,
-    cluster: Cluster,
-    runtime: Runtime,
+    brokers: Rc<Brokers>,
     mine: Option<ProducerIdentity>,
 }
 
 impl Fencing {
-    /// `None` when the raw client cannot be set up; then being fenced is taken to be by somebody newer.
-    pub(super) fn new(connection: ConnectionSettings, id: String, timeout: Duration) -> Option<Self> {
-        let runtime = Builder::new_current_thread().enable_all().build().ok()?;
-        let options = ClientOptions { call_timeout: Duration::from_secs(5), ..ClientOptions::default() };
-        let cluster = Cluster::with_options(connection, options).ok()?;
-        Some(Self { id, timeout, cluster, runtime, mine: None })
+    pub(super) fn new(brokers: Rc<Brokers>, id: String, timeout: Duration) -> Self {
+        Self { id, timeout, brokers, mine: None }
     }
 
     fn describe(&self) -> Option<TransactionDescription> {
         let ids = std::slice::from_ref(&self.id);
-        let answers = self.runtime.block_on(self.cluster.describe_transactions(ids));
+        let answers = self.brokers.ask(async |cluster| cluster.describe_transactions(ids).await);
         match answers.into_values().next()? {
             Ok(description) => description,
             Err(error) => {

@@ -1,11 +1,10 @@
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::rc::Rc;
 
-use fencepost_kafka::rpc::{ClientOptions, Cluster};
-use fencepost_kafka::settings::ConnectionSettings;
 use fencepost_pipeline::OutputLimits;
-use tokio::runtime::{Builder, Runtime};
 use tracing::info;
+
+use super::brokers::Brokers;
 
 const MAX_MESSAGE_BYTES: &str = "max.message.bytes";
 const TIMESTAMP_TYPE: &str = "message.timestamp.type";
@@ -15,17 +14,13 @@ const TIMESTAMP_AFTER_MAX: &str = "message.timestamp.after.max.ms";
 /// refused again and again.
 #[derive(Debug)]
 pub(super) struct Limits {
-    cluster: Cluster,
-    runtime: Runtime,
+    brokers: Rc<Brokers>,
     topics: Vec<String>,
 }
 
 impl Limits {
-    /// `None` when the raw client cannot be set up.
-    pub(super) fn new(connection: ConnectionSettings, topics: Vec<String>) -> Option<Self> {
-        let runtime = Builder::new_current_thread().enable_all().build().ok()?;
-        let options = ClientOptions { call_timeout: Duration::from_secs(3), ..ClientOptions::default() };
-        Some(Self { cluster: Cluster::with_options(connection, options).ok()?, runtime, topics })
+    pub(super) fn new(brokers: Rc<Brokers>, topics: Vec<String>) -> Self {
+        Self { brokers, topics }
     }
 
     /// The limits of each topic. Of one whose settings are not told, nothing is taken for too much: a record must not be given up for a
@@ -33,7 +28,7 @@ impl Limits {
     pub(super) fn ask(&self) -> BTreeMap<String, OutputLimits> {
         let topics: Vec<&str> = self.topics.iter().map(String::as_str).collect();
         let keys = [MAX_MESSAGE_BYTES, TIMESTAMP_TYPE, TIMESTAMP_AFTER_MAX];
-        let mut told = match self.runtime.block_on(self.cluster.describe_topic_configs(&topics, &keys)) {
+        let mut told = match self.brokers.ask(async |cluster| cluster.describe_topic_configs(&topics, &keys).await) {
             Ok(told) => told,
             Err(error) => {
                 info!(error = error.report(), "the limits of the topics are not known");

@@ -7,7 +7,7 @@ use strum::IntoEnumIterator;
 
 use crate::cluster::pki::BROKER_NAME;
 use crate::cluster::topology::Broker;
-use crate::cluster::{Brokers, ClusterSpec, Security};
+use crate::cluster::{Brokers, ClusterSpec, Expiry, Security};
 
 /// Somebody who logs in to Kafka (SASL_SSL). Only the administrator may do anything without a grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display, strum::EnumIter)]
@@ -79,9 +79,21 @@ impl Server<'_> {
             "offsets.topic.num.partitions=4".to_owned(),
             "transaction.state.log.num.partitions=4".to_owned(),
         ];
+        lines.extend(self.expiry().map(|(name, value)| format!("{name}={value}")));
         lines.extend(self.copies());
         lines.extend(self.listeners());
         lines.join("\n") + "\n"
+    }
+
+    fn expiry(&self) -> impl Iterator<Item = (&'static str, u32)> {
+        let soon = [
+            ("connections.max.idle.ms", 8_000),
+            ("transactional.id.expiration.ms", 10_000),
+            ("transaction.remove.expired.transaction.cleanup.interval.ms", 2_000),
+            ("producer.id.expiration.ms", 10_000),
+            ("producer.id.expiration.check.interval.ms", 2_000),
+        ];
+        soon.into_iter().filter(|_| self.spec.expiry == Expiry::Soon)
     }
 
     fn copies(&self) -> Vec<String> {
@@ -178,7 +190,7 @@ pub(super) fn librdkafka_client(
 mod tests {
     use super::{Server, User, java_client, librdkafka_client};
     use crate::cluster::topology::Broker;
-    use crate::cluster::{Brokers, ClusterSpec, Security};
+    use crate::cluster::{Brokers, ClusterSpec, Expiry, Security};
     use std::path::Path;
 
     fn rendered(spec: &ClusterSpec) -> Vec<String> {
@@ -211,7 +223,7 @@ mod tests {
     #[test]
     fn no_setting_is_written_twice() {
         for security in [Security::Plaintext, Security::SaslSsl] {
-            let lines = rendered(&ClusterSpec { security, ..ClusterSpec::default() });
+            let lines = rendered(&ClusterSpec { security, expiry: Expiry::Soon, ..ClusterSpec::default() });
             let mut names: Vec<_> = lines.iter().map(|line| line.split('=').next().unwrap()).collect();
             names.sort_unstable();
             let all = names.len();
