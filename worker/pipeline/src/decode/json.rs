@@ -6,6 +6,7 @@ use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use super::cell::Cell;
 use crate::types::StructField;
 
+mod scan;
 mod value;
 
 use value::ValueSeed;
@@ -37,6 +38,24 @@ impl ObjectReader {
 
     /// Reads one object. Cells of absent fields stay as they are; of a field that is there twice, the last one counts.
     pub(super) fn read<'a>(&self, bytes: &'a [u8], cells: &mut [Cell<'a>]) -> Result<(), String> {
+        let is_read = scan::object(bytes, &self.fields, |field, value| {
+            if let Some(cell) = self.places.get(field).and_then(|place| cells.get_mut(*place)) {
+                *cell = value;
+            }
+        });
+        if is_read {
+            return Ok(());
+        }
+        for place in &self.places {
+            if let Some(cell) = cells.get_mut(*place) {
+                *cell = Cell::Null;
+            }
+        }
+        self.read_thoroughly(bytes, cells)
+    }
+
+    /// Reads everything that is right, and says of what is not what is wrong with it.
+    fn read_thoroughly<'a>(&self, bytes: &'a [u8], cells: &mut [Cell<'a>]) -> Result<(), String> {
         let path = Path::default();
         let mut deserializer = serde_json::Deserializer::from_slice(bytes);
         let visitor = RecordVisitor { reader: self, cells, path: &path };

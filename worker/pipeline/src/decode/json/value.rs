@@ -37,7 +37,7 @@ impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
     }
 }
 
-fn decimal<'de>(raw: &str, precision: u8, scale: u8) -> Result<Cell<'de>, String> {
+pub(super) fn decimal<'de>(raw: &str, precision: u8, scale: u8) -> Result<Cell<'de>, String> {
     let text = match raw.bytes().next() {
         Some(b'n') => return Ok(Cell::Null),
         Some(b'"') => Cow::Owned(serde_json::from_str::<String>(raw).map_err(|e| e.to_string())?),
