@@ -33,6 +33,11 @@ pub(crate) fn plan(job: &ResolvedJob, json: bool) -> ExitCode {
 /// Plans, asks the brokers, and prints.
 pub(crate) fn validate(job: &ResolvedJob, spec: Option<&StreamJobSpec>, json: bool) -> ExitCode {
     let mut report = plan_report(&job.pipeline, job.guarantee, WORKER_VERSION);
+    if !json {
+        let limit = PROBE_DEADLINE.as_secs();
+        // Nobody is left to hear that this could not be said.
+        writeln!(std::io::stderr(), "asking {} (up to {limit} s)", job.kafka.bootstrap_servers).ok();
+    }
     let mut warnings = Vec::new();
     let mut seen = None;
     match (spec, probe(job, spec)) {

@@ -253,7 +253,12 @@ fn degraded(case: &Case<'_>, gates: &Gates, progress: &Progress) -> Saying {
     {
         let times = case.seen.replacements.get(&pod.name).map_or(0, |done| done.count);
         let replaced = if times == 0 { String::new() } else { format!(", replaced {times} times") };
-        return bad(Reason::WorkersRestarting, format!("worker {}: {}{replaced}", pod.name, exit.describe()));
+        // What stands in `Stalled` has one reason.
+        let reason = match exit.restart() {
+            Restart::DoesNotHelp(reason) => reason,
+            Restart::MayHelp => Reason::WorkersRestarting,
+        };
+        return bad(reason, format!("worker {}: {}{replaced}", pod.name, exit.describe()));
     }
     if let Some((pod, error)) = case.seen.worker_errors.iter().next() {
         let reason = error.reason.parse().unwrap_or(Reason::WorkerErrors);
