@@ -10,6 +10,7 @@ use crate::cluster::topology::{Broker, Member};
 use crate::faults::{self, Traffic};
 use crate::load::Plan;
 use crate::report;
+use crate::wait::Deadline;
 
 /// A coordinator that falls silent is noticed by time-outs, one after the other: of the session, of requests, of calls.
 const LIMIT: Duration = Duration::from_secs(180);
@@ -36,6 +37,36 @@ pub(super) fn black_holes(bench: &Bench<'_>) -> Outcome {
         let hole = hole.map_err(Failure::means("cut a broker off"))?;
         moves(tail, &format!("while {broker} is a black hole"))?;
         hole.now().map_err(Failure::means("bring a broker back"))?;
+        moves(tail, &format!("after {broker} is back"))
+    })
+}
+
+/// Each broker in turn falls silent for a little longer than the client waits for an answer: it asks again, and then both copies of the
+/// request arrive.
+pub(super) fn short_silences(bench: &Bench<'_>) -> Outcome {
+    run(bench, |bench, broker, tail| {
+        for silence in [10_500, 12_000, 14_000].map(Duration::from_millis) {
+            let hole = faults::cut_off(bench.cluster(), Member::Broker(broker));
+            let hole = hole.map_err(Failure::means("cut a broker off"))?;
+            let end = Deadline::after(silence);
+            while !end.passed() {
+                tail.poll(Duration::from_millis(100)).map_err(Failure::means("follow the output"))?;
+            }
+            hole.now().map_err(Failure::means("bring a broker back"))?;
+            moves(tail, &format!("after {broker} was silent for {silence:?}"))?;
+        }
+        Ok(())
+    })
+}
+
+/// Each broker in turn is stopped in order and started again, as in an upgrade of the brokers: it hands over what it leads and
+/// coordinates before it ends.
+pub(super) fn restarted(bench: &Bench<'_>) -> Outcome {
+    run(bench, |bench, broker, tail| {
+        let cluster = bench.cluster();
+        cluster.stop_broker(broker).map_err(Failure::means("stop a broker"))?;
+        moves(tail, &format!("while {broker} is stopped"))?;
+        cluster.start_broker(broker).map_err(Failure::means("start a broker"))?;
         moves(tail, &format!("after {broker} is back"))
     })
 }

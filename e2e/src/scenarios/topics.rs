@@ -1,4 +1,4 @@
-//! Topics as they are in the field: empty, of a thousand partitions, growing, compacted, shortened by retention.
+//! Topics as they are in the field: empty, of a thousand partitions, growing, compacted, shortened by retention, of small batches.
 
 use std::time::Duration;
 
@@ -130,6 +130,17 @@ pub(super) fn compacted(bench: &Bench<'_>) -> Outcome {
     let meaning = Meaning::purchases(&job.output).dead_letters(&bad);
     let trial = bench.trial(&job.name, meaning).input(&input).output(&job.output).output(&bad);
     Ok(vec![bench.judge(trial)?])
+}
+
+/// The output topic takes a few records at a time, and the input is there already: the producer would like to write large batches.
+pub(super) fn small_batches(bench: &Bench<'_>) -> Outcome {
+    let job = OrdersJob { replicas: 1, ..OrdersJob::new(bench) };
+    let input = bench.make_topic("orders", 3)?;
+    bench.make_topic_with("purchases", 2, &[("max.message.bytes", "2000")])?;
+    let load = bench.load(Plan::new(&input, 3, 0).records(30_000))?;
+    load.finish().map_err(Failure::means("write the input"))?;
+    bench.apply(&job.manifest(bench)?)?;
+    Ok(vec![bench.judge(bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output))?])
 }
 
 /// A query that makes so much of its records that a batch has to be taken in parts.

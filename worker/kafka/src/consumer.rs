@@ -25,12 +25,15 @@ use fencepost_protocol::transactional::Start;
 use fencepost_protocol::{Offset, Partition};
 use rdkafka::bindings as sys;
 use rdkafka::types::RDKafkaErrorCode as Code;
+use tracing::warn;
 
+use crate::errand::Errand;
 use crate::error::{Operation, Resource, Subject};
 use crate::native::{
     ClientError, GroupChange, Kind, Native, Notice, PartitionList, c_string, check, check_error, millis,
 };
 use crate::producer::offset_list;
+use crate::source::Source;
 
 pub use batch::{Batch, Message, Trouble};
 pub use settings::{ConsumerSettings, SourceTopic};
@@ -98,6 +101,24 @@ impl Drop for Queue {
     }
 }
 
+/// Also serves the group: all records of a batch are from before the next change of the assignment, which
+/// [`Consumer::next_change`] then tells.
+impl Source for Consumer {
+    type Batch<'s> = Batch<'s>;
+
+    fn poll(&mut self, limit: usize, wait: Duration, gather: Duration) -> Batch<'_> {
+        let mut messages = Vec::with_capacity(limit);
+        self.consume(&mut messages, limit, 0);
+        if messages.is_empty() && !self.native.context().has_change() {
+            self.consume(&mut messages, 1, millis(wait));
+            if !messages.is_empty() {
+                self.consume(&mut messages, limit, millis(gather));
+            }
+        }
+        Batch::new(messages, &self.topics, &mut self.handles)
+    }
+}
+
 impl Consumer {
     /// Creates the member and subscribes. The group is joined in the background.
     ///
@@ -149,22 +170,6 @@ impl Consumer {
     #[must_use]
     pub fn fatal(&self) -> Option<ClientError> {
         self.native.fatal()
-    }
-
-    /// Reads up to `limit` records and serves the group.
-    ///
-    /// Waits up to `wait` for the first record, and then `gather` for more, so that a trickle makes one batch and not many. All
-    /// records are from before the next change of the assignment, which [`Consumer::next_change`] then tells.
-    pub fn poll(&mut self, limit: usize, wait: Duration, gather: Duration) -> Batch<'_> {
-        let mut messages = Vec::with_capacity(limit);
-        self.consume(&mut messages, limit, 0);
-        if messages.is_empty() && !self.native.context().has_change() {
-            self.consume(&mut messages, 1, millis(wait));
-            if !messages.is_empty() {
-                self.consume(&mut messages, limit, millis(gather));
-            }
-        }
-        Batch::new(messages, &self.topics, &mut self.handles)
     }
 
     fn consume(&self, messages: &mut Vec<*mut sys::rd_kafka_message_t>, limit: usize, timeout: c_int) {
@@ -227,22 +232,51 @@ impl Consumer {
             return Err(self.why_not_resolved(error, partitions, within));
         }
         let mut found = Vec::with_capacity(partitions.len());
+        let mut new = Vec::new();
         for (topic, number, offset, code) in list.elements() {
             check("read the committed positions", code).map_err(|error| error.about(self.group_subject()))?;
             let Some(topic_number) = self.topic_number(&topic) else { continue };
             let partition = Partition::new(topic_number, number);
-            let start = if offset >= 0 {
-                Start::Committed(Offset(offset))
+            if offset >= 0 {
+                found.push((partition, Start::Committed(Offset(offset))));
             } else {
-                let (low, high) = self.watermarks(partition, within)?;
-                Start::Chosen(Offset(match self.starts.get(usize::from(topic_number)) {
-                    Some(StartPosition::Latest) => high,
-                    _ => low,
-                }))
-            };
-            found.push((partition, start));
+                new.push(partition);
+            }
         }
+        found.extend(self.chosen(&new, within)?.into_iter().map(|(partition, at)| (partition, Start::Chosen(at))));
         Ok(found)
+    }
+
+    /// Where partitions without a position begin. All are asked about at once: there may be a thousand, on brokers far away.
+    fn chosen(&self, partitions: &[Partition], within: Duration) -> Result<Vec<(Partition, Offset)>, ClientError> {
+        const STEP: &str = "look up where a partition begins";
+        if partitions.is_empty() {
+            return Ok(Vec::new());
+        }
+        let list = PartitionList::new(partitions.iter().map(|partition| {
+            let end = match self.starts.get(usize::from(partition.topic)) {
+                Some(StartPosition::Latest) => sys::RD_KAFKA_OFFSET_END,
+                _ => sys::RD_KAFKA_OFFSET_BEGINNING,
+            };
+            (self.name(*partition), partition.number, i64::from(end))
+        }))?;
+        let describe = |topic: &str| Subject::new(Operation::Describe, Resource::Topic(topic.to_owned()));
+        // Takes these two in the place of a time, as the protocol does.
+        // SAFETY: instance and list are valid.
+        let code = unsafe { sys::rd_kafka_offsets_for_times(self.native.ptr(), list.ptr(), millis(within)) };
+        let first = partitions.first().map_or("", |partition| self.name(*partition));
+        check(STEP, code).map_err(|error| error.about(describe(first)))?;
+        let mut chosen = Vec::with_capacity(partitions.len());
+        for (topic, number, offset, code) in list.elements() {
+            check(STEP, code).map_err(|error| error.about(describe(&topic)))?;
+            let Some(topic_number) = self.topic_number(&topic) else { continue };
+            if offset < 0 {
+                let message = format!("{topic} [{number}]: no answer");
+                return Err(ClientError::call(STEP, Code::OperationTimedOut, message).about(describe(&topic)));
+            }
+            chosen.push((Partition::new(topic_number, number), Offset(offset)));
+        }
+        Ok(chosen)
     }
 
     /// librdkafka asks again while positions are undecided, and then says only that time is up. Brokers that answer another question
@@ -403,13 +437,22 @@ impl Consumer {
     ///
     /// There is no way to let librdkafka leave: as a static member it does not when it is closed, and after unsubscribing it does
     /// only if it comes to it before it is closed. [`Cluster::remove_members`](crate::rpc::Cluster::remove_members) does, and says so.
-    pub fn close(self) {
-        self.native.context().close();
-        // The change that may still wait for an answer gets one here, the next one from the callback.
-        // SAFETY: the instance is valid, and is not used for anything but its destruction after this.
-        unsafe {
-            sys::rd_kafka_assign(self.native.ptr(), std::ptr::null());
-            sys::rd_kafka_consumer_close(self.native.ptr());
+    ///
+    /// The client does not always come back from its end; after `within` it is left behind with it.
+    pub fn close(self, within: Duration) {
+        let Ok(mut errand) = Errand::new("close") else { return };
+        let end = move || {
+            let consumer = self;
+            consumer.native.context().close();
+            // The change that may still wait for an answer gets one here, the next one from the callback.
+            // SAFETY: the instance is valid, and is not used for anything but its destruction after this.
+            unsafe {
+                sys::rd_kafka_assign(consumer.native.ptr(), std::ptr::null());
+                sys::rd_kafka_consumer_close(consumer.native.ptr());
+            }
+        };
+        if errand.run(within, end).is_none() {
+            warn!("the client of the consumer group does not end: it is left behind");
         }
     }
 }

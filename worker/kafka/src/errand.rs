@@ -8,7 +8,7 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// A thread that makes calls for another one, which waits only so long for each.
 #[derive(Debug)]
-pub(super) struct Errand {
+pub(crate) struct Errand {
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
     is_lost: bool,
@@ -17,14 +17,14 @@ pub(super) struct Errand {
 impl Errand {
     /// # Errors
     /// When the system gives no thread.
-    pub(super) fn new(name: &str) -> std::io::Result<Self> {
+    pub(crate) fn new(name: &str) -> std::io::Result<Self> {
         let (jobs, queue): (Sender<Job>, Receiver<Job>) = channel();
         let thread = Builder::new().name(name.to_owned()).spawn(move || queue.into_iter().for_each(|job| job()))?;
         Ok(Self { jobs: Some(jobs), thread: Some(thread), is_lost: false })
     }
 
     /// The answer of the call, if it comes within the time. Once it did not, nothing is called any more.
-    pub(super) fn run<T: Send + 'static>(
+    pub(crate) fn run<T: Send + 'static>(
         &mut self,
         within: Duration,
         call: impl FnOnce() -> T + Send + 'static,

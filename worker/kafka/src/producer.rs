@@ -3,7 +3,6 @@
 //! One [`Producer`] serves both guarantees: with a transactional id it offers transactions, without it is an idempotent producer.
 //! It belongs to one thread, which also serves the delivery reports: in [`Producer::produce`], and in [`Producer::flush`].
 
-mod errand;
 mod message;
 mod partitioner;
 
@@ -19,11 +18,11 @@ use rdkafka::types::RDKafkaErrorCode as Code;
 use tokio::time::Instant;
 
 use crate::consumer::GroupMetadata;
+use crate::errand::Errand;
 use crate::error::{ErrorClass, Operation, Resource, Subject};
 use crate::native::{ClientError, Kind, Native, Notice, PartitionList, c_string, check, check_error, millis};
 use crate::settings::ConnectionSettings;
 
-use errand::Errand;
 use message::{Headers, message};
 use partitioner::Sticky;
 pub use partitioner::partition_of;
@@ -33,6 +32,9 @@ const CHUNK: usize = 1_000;
 
 /// How soon it is noticed that the brokers refuse us.
 const INIT_SLICE: Duration = Duration::from_millis(500);
+
+/// Bytes of a batch where the topics take as much.
+const LARGEST_BATCH: usize = 1_000_000;
 
 /// Longest time that a request waits for its answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -73,14 +75,21 @@ pub struct ProducerSettings {
     /// When the brokers abort a transaction by themselves. Also how long a record may wait for its delivery, since one that is
     /// delivered later could not be committed.
     pub transaction_timeout: Duration,
+    /// Bytes of a batch: what the topics take, the least of their `max.message.bytes`. A single record may be larger, and is refused. More
+    /// than 1 MB makes no difference.
+    pub max_batch_bytes: usize,
 }
 
 impl ProducerSettings {
+    fn request_timeout(&self) -> Duration {
+        self.transaction_timeout.min(REQUEST_TIMEOUT)
+    }
+
     fn properties(&self) -> Vec<(&'static str, String)> {
         let timeout = millis(self.transaction_timeout).to_string();
         // Calls look at their deadline when a request is answered or has timed out, so no request may take longer than a call. The default
         // is the transaction timeout, which can be minutes.
-        let request = millis(self.transaction_timeout.min(REQUEST_TIMEOUT)).to_string();
+        let request = millis(self.request_timeout()).to_string();
         let mut properties = self.connection.librdkafka();
         properties.extend(
             [
@@ -92,7 +101,6 @@ impl ProducerSettings {
                 ("reconnect.backoff.max.ms", "2000"),
                 // A flush at the end of each commit interval sends what is there at once; between commits this makes batches.
                 ("linger.ms", "5"),
-                ("batch.size", "1000000"),
                 // What is not acknowledged is held twice, here and at the brokers. When it is full, reading stops: back-pressure.
                 ("queue.buffering.max.messages", "100000"),
                 ("queue.buffering.max.kbytes", "65536"),
@@ -102,6 +110,8 @@ impl ProducerSettings {
             ]
             .map(|(name, value)| (name, value.to_owned())),
         );
+        // A batch that is larger than its topic takes would be refused as a whole, again and again.
+        properties.push(("batch.size", self.max_batch_bytes.clamp(1, LARGEST_BATCH).to_string()));
         properties.push(("message.timeout.ms", timeout.clone()));
         properties.push(("socket.timeout.ms", request));
         if let Some(id) = &self.transactional_id {
@@ -127,6 +137,8 @@ pub struct Producer {
     sticky: Sticky,
     scratch: Vec<sys::rd_kafka_message_t>,
     transactional_id: Option<String>,
+    /// After this time librdkafka sends a request again by itself.
+    request_timeout: Duration,
     /// Makes the call that does not always come back.
     errand: Errand,
     // Dropped last: the topic handles belong to it.
@@ -151,6 +163,7 @@ impl Producer {
             sticky: Sticky::new(),
             scratch: Vec::with_capacity(CHUNK),
             transactional_id: settings.transactional_id.clone(),
+            request_timeout: settings.request_timeout(),
         })
     }
 
@@ -230,6 +243,7 @@ impl Producer {
     ) -> Result<(), ClientError> {
         const STEP: &str = "put positions into the transaction";
         let list = offset_list(offsets, topics)?;
+        let once = Once::begin(self);
         let (native, metadata) = (Arc::clone(&self.native), metadata.clone());
         let call = move || {
             // SAFETY: instance, list and metadata are valid: the call owns its part of them.
@@ -242,27 +256,33 @@ impl Producer {
             let message = "the client does not come back; the coordinator of the group may be gone".to_owned();
             Err(ClientError::call(STEP, Code::OperationTimedOut, message))
         });
-        answer.map_err(|error| error.about(self.subject()))
+        answer.map_err(|error| error.about(self.subject()))?;
+        once.check(self, STEP)
     }
 
     /// Commits the transaction.
     ///
     /// # Errors
-    /// Of class `Unknown` when it is not known whether it is committed.
+    /// Of class `Unknown` when it is not known whether it is committed, or whether it was asked for once.
     pub fn commit(&self, within: Duration) -> Result<(), ClientError> {
+        const STEP: &str = "commit the transaction";
+        let once = Once::begin(self);
         // SAFETY: the instance is valid.
         let error = unsafe { sys::rd_kafka_commit_transaction(self.native.ptr(), millis(within)) };
-        self.transactional("commit the transaction", error)
+        self.transactional(STEP, error)?;
+        once.check(self, STEP)
     }
 
     /// Aborts the transaction and drops what was not sent yet.
     ///
     /// # Errors
-    /// When the brokers do not confirm it.
+    /// When the brokers do not confirm it, or it is not known whether it was asked for once.
     pub fn abort(&self, within: Duration) -> Result<(), ClientError> {
+        const STEP: &str = "abort the transaction";
+        let once = Once::begin(self);
         // SAFETY: the instance is valid.
         let error = unsafe { sys::rd_kafka_abort_transaction(self.native.ptr(), millis(within)) };
-        let result = self.transactional("abort the transaction", error);
+        let result = self.transactional(STEP, error).and_then(|()| once.check(self, STEP));
         // The reports of what was dropped have been served: they say nothing about the next transaction.
         self.native.context().forget_failure();
         result
@@ -454,6 +474,35 @@ impl Producer {
             let code = unsafe { sys::rd_kafka_last_error() };
             ClientError::call("open a topic", code.into(), name.to_owned()).about(write_to(name))
         })
+    }
+}
+
+/// Whether librdkafka can have sent the requests of a call more than once.
+///
+/// It does when a request has timed out or its connection is lost, says nothing of it, and reports the success of the second. The first
+/// may still be on its way, in a socket or at a broker that stands still, and could end the *next* transaction of this producer: the
+/// brokers know the two only by the producer's id and epoch. So a success of which that may be true ends the use of the producer, and
+/// the next one, which has another epoch, asks what has become of it.
+#[derive(Debug)]
+struct Once {
+    started: Instant,
+    disconnections: u64,
+}
+
+impl Once {
+    fn begin(producer: &Producer) -> Self {
+        producer.serve();
+        Self { started: Instant::now(), disconnections: producer.native.context().disconnections() }
+    }
+
+    fn check(&self, producer: &Producer, step: &'static str) -> Result<(), ClientError> {
+        producer.serve();
+        let is_slow = self.started.elapsed() >= producer.request_timeout;
+        if !is_slow && producer.native.context().disconnections() == self.disconnections {
+            return Ok(());
+        }
+        let message = "the client may have asked twice: a request has timed out, or a connection was lost".to_owned();
+        Err(ClientError::call(step, Code::OperationTimedOut, message).about(producer.subject()))
     }
 }
 

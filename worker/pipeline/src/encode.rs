@@ -109,6 +109,12 @@ impl Gate<'_> {
         if time < 0 {
             return self.refuse(format_args!("timestampColumn: {time} ms is before 1970, which Kafka cannot store"));
         }
+        // It would write the current time in its place.
+        if time == 0 {
+            return self.refuse(format_args!(
+                "timestampColumn: 0 ms (1970-01-01T00:00:00Z) means \"now\" to the Kafka client"
+            ));
+        }
         if time > self.now_ms.saturating_add(ahead) {
             return self.refuse(format_args!(
                 "timestampColumn: {time} ms is more than {ahead} ms after the current time, which is {} ms; the topic does not take it",

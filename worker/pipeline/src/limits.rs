@@ -45,6 +45,12 @@ impl OutputLimits {
             max_timestamp_ahead_ms: timestamp_after_max_ms,
         }
     }
+
+    /// Bytes of a batch of records, as the brokers count them.
+    #[must_use]
+    pub fn max_batch_bytes(&self) -> usize {
+        self.max_record_bytes.saturating_add(RECORD_OVERHEAD)
+    }
 }
 
 /// Those of a topic without settings of its own.

@@ -106,11 +106,17 @@ impl SlotConfig {
         sources.iter().any(|id| self.sources.get(id.0).is_some_and(|source| source.needs_headers))
     }
 
-    pub(super) fn producer(&self) -> ProducerSettings {
+    /// Present: with transactions.
+    pub(super) fn producer_id(&self) -> Option<String> {
+        (self.guarantee == Guarantee::ExactlyOnce).then(|| self.transactional_id.clone())
+    }
+
+    pub(super) fn producer(&self, max_batch_bytes: usize) -> ProducerSettings {
         ProducerSettings {
             connection: self.connection.clone(),
-            transactional_id: (self.guarantee == Guarantee::ExactlyOnce).then(|| self.transactional_id.clone()),
+            transactional_id: self.producer_id(),
             transaction_timeout: self.transaction_timeout,
+            max_batch_bytes,
         }
     }
 

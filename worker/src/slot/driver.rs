@@ -31,6 +31,9 @@ const IDLE_WAIT: Duration = Duration::from_millis(100);
 /// Pause before a consumer is made that could not be made before.
 const REOPEN: Duration = Duration::from_secs(1);
 
+/// How long the consumer gets to end in order. The grace period of a pod has room for it, and for leaving the group after it.
+const CLOSE_WITHIN: Duration = Duration::from_secs(2);
+
 /// A member that is fenced again within this time has a rival.
 const RIVALRY: Duration = Duration::from_secs(60);
 
@@ -102,7 +105,7 @@ impl<'s> Driver<'s> {
         let brokers = Brokers::new(config.connection.clone());
         let fencing = brokers
             .clone()
-            .zip(config.producer().transactional_id)
+            .zip(config.producer_id())
             .map(|(brokers, id)| Fencing::new(brokers, id, config.transaction_timeout));
         let limits = brokers.clone().map(|brokers| Limits::new(brokers, config.outputs.clone()));
         let (topics, sources) = config.topics().into_iter().map(|(topic, sources)| (topic.name, sources)).unzip();
@@ -163,7 +166,7 @@ impl<'s> Driver<'s> {
     fn turn(&mut self) {
         let now = self.clock.now();
         if self.drain_is_overdue(now) {
-            self.exit = Some(SlotExit::DrainTimeout);
+            self.finish(SlotExit::DrainTimeout);
             return;
         }
         if self.machine.state() == State::Waiting {
@@ -418,7 +421,7 @@ impl<'s> Driver<'s> {
         self.producer = None;
         if let Some(consumer) = self.consumer.take() {
             let member = consumer.member();
-            consumer.close();
+            consumer.close(CLOSE_WITHIN);
             // A fenced member has no say in the group. One that never joined has nothing to leave.
             if !matches!(exit, SlotExit::Fenced(_)) && member.id.is_some() {
                 self.leave(&member);
@@ -477,5 +480,5 @@ impl<'s> Driver<'s> {
 }
 
 fn config_id(config: &SlotConfig) -> String {
-    config.producer().transactional_id.unwrap_or_default()
+    config.producer_id().unwrap_or_default()
 }

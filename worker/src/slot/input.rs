@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use fencepost_kafka::consumer::{Batch, Message, Trouble};
+use fencepost_kafka::consumer::Trouble;
 use fencepost_kafka::error::librdkafka::Flags;
 use fencepost_kafka::error::{ErrorClass, Operation, Resource, Subject};
+use fencepost_kafka::source::{Record, RecordBatch, Source};
 use fencepost_kafka::{ClientError, Notice};
 use fencepost_pipeline::{BadRecord, Header, OutputBatch, ProcessError, RawRecord};
 use fencepost_protocol::transactional::{self, Event, Outputs};
@@ -110,7 +111,7 @@ impl Driver<'_> {
 
     fn process_polled(
         &mut self,
-        batch: &Batch<'_>,
+        batch: &impl RecordBatch,
         left: &mut BTreeSet<Partition>,
     ) -> Result<Option<Event>, ProcessError> {
         let Some(token) = self.token else { return Ok(None) };
@@ -119,7 +120,7 @@ impl Driver<'_> {
         }
         if !self.machine.wants_records() {
             // Told all the same, so that they are read again.
-            let consumed = batch.iter().map(|m| (m.partition(), m.offset(), m.offset())).collect();
+            let consumed = batch.records().map(|m| (m.partition(), m.offset(), m.offset())).collect();
             let refused = transactional::Batch { token, consumed, outputs: Outputs::None, stop_before: None };
             return Ok(Some(Event::Batch(refused)));
         }
@@ -143,12 +144,12 @@ impl Driver<'_> {
         Ok(Some(Event::Batch(transactional::Batch { token, consumed, outputs, stop_before: work.stop_before })))
     }
 
-    fn process(&mut self, batch: &Batch<'_>) -> Result<Work, ProcessError> {
+    fn process(&mut self, batch: &impl RecordBatch) -> Result<Work, ProcessError> {
         let started = self.clock.now();
         let mut work = Work::default();
-        let mut by_topic: Vec<Vec<Message<'_>>> = vec![Vec::new(); self.sources.len()];
+        let mut by_topic = vec![Vec::new(); self.sources.len()];
         let (mut records_in, mut bytes_in) = (0_u64, 0_u64);
-        for message in batch.iter() {
+        for message in batch.records() {
             records_in += 1;
             bytes_in += bytes(message.key().map_or(0, <[u8]>::len) + message.value().map_or(0, <[u8]>::len));
             if let Some(messages) = by_topic.get_mut(usize::from(message.partition().topic)) {
@@ -160,7 +161,7 @@ impl Driver<'_> {
             if work.left.is_empty() {
                 self.process_topic(topic, messages, &mut work)?;
             } else {
-                work.left.extend(messages.iter().map(Message::partition));
+                work.left.extend(messages.iter().map(|message| message.partition()));
             }
             if work.stop_before.is_some() {
                 break;
@@ -183,10 +184,15 @@ impl Driver<'_> {
     }
 
     /// Gives the records of a topic to all its sources. When one of them stops at a record, none goes beyond it.
-    fn process_topic(&mut self, topic: usize, messages: &[Message<'_>], work: &mut Work) -> Result<(), ProcessError> {
+    fn process_topic<'b>(
+        &mut self,
+        topic: usize,
+        messages: &[impl Record<'b>],
+        work: &mut Work,
+    ) -> Result<(), ProcessError> {
         let sources = self.sources.get(topic).cloned().unwrap_or_default();
         let needs_headers = self.config.needs_headers(&sources);
-        let records: Vec<RawRecord<'_>> = messages.iter().map(|message| raw(message, needs_headers)).collect();
+        let records: Vec<RawRecord<'_>> = messages.iter().map(|message| raw(*message, needs_headers)).collect();
         let now_ms = self.clock.unix_ms();
         let mut limit = records.len();
         let mut failed: Option<BadRecord> = None;
@@ -209,13 +215,15 @@ impl Driver<'_> {
         };
         work.outputs.extend(outputs);
         work.bad += bad;
-        for message in messages.iter().take(limit) {
-            let after = Offset(message.offset().0 + 1);
-            let position = work.consumed.entry(message.partition()).or_insert((message.offset(), after));
-            position.1 = after;
+        let processed = messages.get(..limit).unwrap_or_default();
+        for run in processed.chunk_by(|one, next| one.partition() == next.partition()) {
+            if let (Some(first), Some(last)) = (run.first(), run.last()) {
+                let after = Offset(last.offset().0 + 1);
+                work.consumed.entry(first.partition()).or_insert((first.offset(), after)).1 = after;
+            }
         }
         if failed.is_none() {
-            work.left.extend(messages.iter().skip(limit).map(Message::partition));
+            work.left.extend(messages.iter().skip(limit).map(|message| message.partition()));
         }
         if let (Some(failed), Some(message)) = (failed, messages.get(limit)) {
             work.bad += 1;
@@ -278,7 +286,7 @@ impl Driver<'_> {
     }
 }
 
-fn raw<'m>(message: &Message<'m>, needs_headers: bool) -> RawRecord<'m> {
+fn raw<'m>(message: impl Record<'m>, needs_headers: bool) -> RawRecord<'m> {
     let headers = if needs_headers {
         message.headers().into_iter().map(|(name, value)| Header { name, value }).collect()
     } else {

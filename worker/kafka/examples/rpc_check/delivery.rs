@@ -53,8 +53,12 @@ pub async fn a_record_that_was_refused_stays_refused(world: &World) -> Outcome {
     };
     world.cluster.create_topics(&[new]).await?.remove(&topic).ok_or("no outcome")??;
     the_settings_are_told(world, &topic).await?;
-    let settings =
-        ProducerSettings { connection: world.settings()?, transactional_id: None, transaction_timeout: WAIT };
+    let settings = ProducerSettings {
+        connection: world.settings()?,
+        transactional_id: None,
+        transaction_timeout: WAIT,
+        max_batch_bytes: usize::MAX,
+    };
     let too_large = [b'x'; 5000];
     tokio::task::block_in_place(|| {
         // Without a transaction nothing settles what was refused: positions behind it must never be committed.

@@ -6,6 +6,7 @@ use fencepost_crds::v1alpha1::StartPosition;
 use fencepost_kafka::consumer::{Consumer, ConsumerSettings, SourceTopic, StaticMember};
 use fencepost_kafka::error::ErrorClass;
 use fencepost_kafka::producer::ProducerSettings;
+use fencepost_kafka::source::{Record, RecordBatch, Source};
 use fencepost_kafka::{ClientError, GroupChange};
 use fencepost_protocol::transactional::Start;
 use fencepost_protocol::{Offset, Partition};
@@ -46,7 +47,7 @@ impl Member {
     /// One poll, and an answer to what the group says. True: partitions were given up.
     fn turn(&mut self) -> Fallible<bool> {
         let batch = self.consumer.poll(100, Duration::from_millis(50), Duration::ZERO);
-        self.seen.extend(batch.iter().map(|message| (message.partition(), message.offset())));
+        self.seen.extend(batch.records().map(|message| (message.partition(), message.offset())));
         drop(batch);
         match self.consumer.next_change() {
             Some(GroupChange::Assigned(partitions)) => {
@@ -120,7 +121,7 @@ pub async fn partitions_lost_while_paused_are_read_again(world: &World) -> Outco
     tokio::task::block_in_place(|| {
         member.until("the loss", Member::turn)?;
         member.until_all_read()?;
-        member.consumer.close();
+        member.consumer.close(WAIT);
         Ok(())
     })
 }
@@ -145,8 +146,8 @@ pub async fn partitions_revoked_while_paused_are_read_again(world: &World) -> Ou
             };
             Ok(reads(&first) && reads(second))
         })?;
-        first.consumer.close();
-        second.consumer.close();
+        first.consumer.close(WAIT);
+        second.consumer.close(WAIT);
         Ok(())
     })
 }
@@ -161,7 +162,7 @@ pub async fn a_member_that_leaves_is_gone_at_once_and_its_successor_stays(world:
     let gone = tokio::task::block_in_place(|| -> Fallible<StaticMember> {
         let member = joined()?;
         let identity = member.consumer.member();
-        member.consumer.close();
+        member.consumer.close(WAIT);
         Ok(identity)
     })?;
     ensure!(members(world, &topic)? == 1, "a static member that is closed is kept by the group");
@@ -173,7 +174,7 @@ pub async fn a_member_that_leaves_is_gone_at_once_and_its_successor_stays(world:
     world.cluster.remove_members(&topic, &[gone]).await?;
     ensure!(members(world, &topic)? == 1, "who leaves late takes the successor out");
     let successor_left = successor.consumer.member();
-    tokio::task::block_in_place(|| successor.consumer.close());
+    tokio::task::block_in_place(|| successor.consumer.close(WAIT));
     world.cluster.remove_members(&topic, &[successor_left]).await?;
     Ok(())
 }
@@ -213,7 +214,7 @@ pub async fn a_position_in_an_open_transaction_is_waited_for(world: &World) -> O
             };
             let found = member.consumer.resolve(&partition, WAIT)?;
             ensure!(found == [(partition[0], start)], "found {found:?} instead of {start:?}");
-            member.consumer.close();
+            member.consumer.close(WAIT);
             Ok(())
         })?;
     }
@@ -231,6 +232,7 @@ pub async fn a_producer_waits_for_the_end_of_the_transaction_it_takes_over(world
                 connection: world.settings()?,
                 transactional_id: Some(id.clone()),
                 transaction_timeout: Duration::from_secs(30),
+                max_batch_bytes: usize::MAX,
             };
             fencepost_kafka::producer::Producer::new(&settings)?.init_transactions(WAIT)?;
         }

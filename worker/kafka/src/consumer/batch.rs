@@ -8,6 +8,7 @@ use rdkafka::bindings as sys;
 use rdkafka::types::RDKafkaErrorCode as Code;
 
 use crate::native::text_of;
+use crate::source::{Record, RecordBatch};
 
 /// Something that came in the place of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,9 +52,14 @@ impl Batch<'_> {
         for message in messages.into_iter().filter_map(NonNull::new) {
             // SAFETY: the message is owned and has not been freed.
             let raw = unsafe { message.as_ref() };
-            let topic = topic_number(raw.rkt, topics, handles);
+            let known = handles.get(&raw.rkt.addr()).copied();
+            let topic = known.or_else(|| topic_number(raw.rkt, topics));
             match (raw.err, topic) {
                 (sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR, Some(topic)) => {
+                    // Only of records: the handle that an error comes with may be gone with it, and its address another topic's.
+                    if known.is_none() {
+                        handles.insert(raw.rkt.addr(), topic);
+                    }
                     batch.records.push((topic, message));
                 }
                 (err, topic) => {
@@ -78,38 +84,28 @@ impl Batch<'_> {
         }
         batch
     }
+}
 
-    /// Number of records.
-    #[must_use]
-    pub fn len(&self) -> usize {
+impl RecordBatch for Batch<'_> {
+    type Record<'b>
+        = Message<'b>
+    where
+        Self: 'b;
+
+    fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// No records.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.records.is_empty()
-    }
-
-    /// The records, in order within each partition.
-    pub fn iter(&self) -> impl Iterator<Item = Message<'_>> {
+    fn records(&self) -> impl Iterator<Item = Message<'_>> {
         // SAFETY: the messages live as long as the batch.
         self.records.iter().map(|(topic, message)| Message { topic: *topic, raw: unsafe { message.as_ref() } })
     }
 
-    /// Partitions whose last stable offset was reached: everything below was delivered, in this batch or before.
-    ///
-    /// The offset is where the next record will be, which may be behind control records. It is the one position that does not
-    /// come from a record. Without it the lag of a transactional topic would never be 0, and retention that deletes a last control
-    /// record would look like loss.
-    #[must_use]
-    pub fn ends(&self) -> &[(Partition, Offset)] {
+    fn ends(&self) -> &[(Partition, Offset)] {
         &self.ends
     }
 
-    /// Errors that came among the records.
-    #[must_use]
-    pub fn troubles(&self) -> &[Trouble] {
+    fn troubles(&self) -> &[Trouble] {
         &self.troubles
     }
 }
@@ -123,22 +119,13 @@ impl Drop for Batch<'_> {
     }
 }
 
-fn topic_number(
-    topic: *mut sys::rd_kafka_topic_t,
-    topics: &[String],
-    handles: &mut HashMap<usize, u16>,
-) -> Option<u16> {
+fn topic_number(topic: *mut sys::rd_kafka_topic_t, topics: &[String]) -> Option<u16> {
     if topic.is_null() {
         return None;
     }
-    if let Some(number) = handles.get(&topic.addr()) {
-        return Some(*number);
-    }
     // SAFETY: the handle lives as long as the message it came with.
     let name = text_of(unsafe { sys::rd_kafka_topic_name(topic) });
-    let number = u16::try_from(topics.iter().position(|topic| *topic == name)?).ok()?;
-    handles.insert(topic.addr(), number);
-    Some(number)
+    u16::try_from(topics.iter().position(|topic| *topic == name)?).ok()
 }
 
 /// A record in a [`Batch`].
@@ -148,42 +135,30 @@ pub struct Message<'b> {
     raw: &'b sys::rd_kafka_message_t,
 }
 
-impl<'b> Message<'b> {
-    /// Its partition.
-    #[must_use]
-    pub fn partition(&self) -> Partition {
+impl<'b> Record<'b> for Message<'b> {
+    fn partition(self) -> Partition {
         Partition::new(self.topic, self.raw.partition)
     }
 
-    /// Its offset.
-    #[must_use]
-    pub fn offset(&self) -> Offset {
+    fn offset(self) -> Offset {
         Offset(self.raw.offset)
     }
 
-    /// Its key.
-    #[must_use]
-    pub fn key(&self) -> Option<&'b [u8]> {
+    fn key(self) -> Option<&'b [u8]> {
         bytes(self.raw.key, self.raw.key_len)
     }
 
-    /// Its value; `None` is a tombstone.
-    #[must_use]
-    pub fn value(&self) -> Option<&'b [u8]> {
+    fn value(self) -> Option<&'b [u8]> {
         bytes(self.raw.payload, self.raw.len)
     }
 
-    /// Its timestamp in Unix milliseconds; -1: none.
-    #[must_use]
-    pub fn timestamp_ms(&self) -> i64 {
+    fn timestamp_ms(self) -> i64 {
         let mut kind = sys::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
         // SAFETY: the message is valid.
         unsafe { sys::rd_kafka_message_timestamp(self.raw, &raw mut kind) }
     }
 
-    /// Its headers, in order. Decoded by the first call; what is not UTF-8 in a name becomes U+FFFD.
-    #[must_use]
-    pub fn headers(&self) -> Vec<(&'b str, Option<&'b [u8]>)> {
+    fn headers(self) -> Vec<(&'b str, Option<&'b [u8]>)> {
         let mut list = std::ptr::null_mut();
         let mut headers = Vec::new();
         // SAFETY: the message is valid, and the list belongs to it.

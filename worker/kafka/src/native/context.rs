@@ -1,6 +1,6 @@
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rdkafka::bindings as sys;
@@ -44,6 +44,7 @@ pub(crate) struct Context {
     changes: Mutex<VecDeque<GroupChange<(String, i32)>>>,
     notice: Mutex<Option<Notice>>,
     failure: Mutex<Option<DeliveryFailure>>,
+    disconnections: AtomicU64,
     is_closing: AtomicBool,
 }
 
@@ -67,6 +68,11 @@ impl Context {
 
     pub(crate) fn notice(&self) -> Option<Notice> {
         lock(&self.notice).clone()
+    }
+
+    /// How often a connection was lost.
+    pub(crate) fn disconnections(&self) -> u64 {
+        self.disconnections.load(Ordering::Acquire)
     }
 
     /// The first record that was not delivered.
@@ -118,6 +124,9 @@ pub(super) unsafe extern "C" fn on_error(
     // SAFETY: the opaque pointer was set together with this callback.
     let context = unsafe { context(opaque) };
     let new = Notice { code: code_of(code), message: text_of(text) };
+    if matches!(new.code, Code::BrokerTransportFailure | Code::AllBrokersDown) {
+        context.disconnections.fetch_add(1, Ordering::AcqRel);
+    }
     let mut notice = lock(&context.notice);
     // "All brokers down" only repeats, without a reason, what was said about each of them.
     if new.code != Code::AllBrokersDown || notice.is_none() {

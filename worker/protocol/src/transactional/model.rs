@@ -5,9 +5,10 @@
 //! The machine under test is the real one. The model knows the truth and looks after every action for a [`Violation`]; when the
 //! faults stop, [`World::heal`] must bring everything to its end. What acts on it is in `tests`.
 //!
-//! Two things that brokers and clients do are not in it, because nothing the machine does could make them harmless:
-//! - A request that the client repeats by itself and whose first copy arrives after a *successful* answer: the machine never
-//!   learns that there was a second copy. [`Class::Retry`](super::Class::Retry) stands for "not done, and no copy is left".
+//! Two things that brokers and clients do are not in it:
+//! - A request that the client repeats by itself and whose first copy arrives after a *successful* answer: whoever makes the calls must
+//!   turn such a success into [`Class::Unknown`](super::Class::Unknown). [`Class::Retry`](super::Class::Retry) stands for "not done,
+//!   and no copy is left".
 //! - A position that is committed without a transaction and arrives late puts the group's position back: at-least-once allows it.
 
 mod broker;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fencepost_kafka::ClientError;
 use fencepost_kafka::error::{ErrorClass, Operation, Resource, Subject};
 use fencepost_kafka::producer::{Producer, Records};
-use fencepost_pipeline::OutputBatch;
+use fencepost_pipeline::{OutputBatch, OutputLimits};
 use fencepost_protocol::transactional::{Call, Class, Effect, Event};
 use tracing::{info, warn};
 
@@ -97,17 +97,19 @@ impl Driver<'_> {
     }
 
     fn open_producer(&mut self) -> Result<(), ClientError> {
-        let settings = self.config.producer();
+        // Anew with each producer: the last one may have been given up for a record that the topic does not take any more.
+        let limits = self.limits.as_ref().map(Limits::ask).unwrap_or_default();
+        let max_batch_bytes = limits.values().map(OutputLimits::max_batch_bytes).min().unwrap_or(usize::MAX);
+        for (topic, limits) in limits {
+            self.pipeline.set_output_limits(topic, limits);
+        }
+        let settings = self.config.producer(max_batch_bytes);
         let producer = self.producer.insert(Producer::new(&settings)?);
         if settings.transactional_id.is_some() {
             producer.init_transactions(OPEN_TIMEOUT)?;
         }
         if let Some(fencing) = &mut self.fencing {
             fencing.initialised();
-        }
-        // Anew with each producer: the last one may have been given up for a record that the topic does not take any more.
-        for (topic, limits) in self.limits.as_ref().map(Limits::ask).unwrap_or_default() {
-            self.pipeline.set_output_limits(topic, limits);
         }
         // Only now: positions read before the initialisation could still be changed by the transaction that it ended.
         self.open_consumer()
@@ -192,6 +194,11 @@ impl Driver<'_> {
 
     /// "Fenced" has two reasons, and only one of them is final.
     fn fenced(&mut self, call: Call) -> Class {
+        // It is the member that was refused, and no producer.
+        if call == Call::CommitOffsets {
+            self.member_fenced();
+            return Class::Refresh;
+        }
         let open_for = self.open_for();
         let by = match self.verdict(open_for) {
             Some(Verdict::Expired) => {
@@ -205,8 +212,17 @@ impl Driver<'_> {
                 warn!(slot = self.config.slot, ?call, "refused as fenced, but nobody has taken the id: starting anew");
                 return Class::Recreate;
             }
+            // Nobody is accused on no evidence: who comes next under this name fences what this one leaves behind.
+            Some(Verdict::Unknown) => {
+                warn!(
+                    slot = self.config.slot,
+                    ?call,
+                    "refused as fenced, and the brokers do not say by whom: ending without a verdict"
+                );
+                return Class::Recreate;
+            }
             Some(Verdict::Newer(by)) => format!(" (producer {by})"),
-            Some(Verdict::Unknown) | None => String::new(),
+            None => String::new(),
         };
         self.fenced_by = Some(self.fenced_message(&by));
         warn!(slot = self.config.slot, ?call, by, "fenced by a newer producer");
