@@ -3,6 +3,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::indexing_slicing,
     clippy::print_stdout,
     clippy::disallowed_methods,
     missing_docs,
@@ -58,7 +59,9 @@ fn main() {
 }
 
 /// A name, and how its records are written.
-fn shapes() -> [(&'static str, fn(u32) -> String); 5] {
+type Shape = (&'static str, fn(u32) -> String);
+
+fn shapes() -> [Shape; 5] {
     fn kind(i: u32) -> &'static str {
         if i.is_multiple_of(4) { "purchase" } else { "view" }
     }
