@@ -7,6 +7,7 @@ use fencepost_oracle::reader::Tail;
 use super::scale::moves_within;
 use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
 use crate::cluster::topology::{Broker, Member};
+use crate::cluster::{self, Cluster};
 use crate::faults::{self, Traffic};
 use crate::load::Plan;
 use crate::report;
@@ -21,13 +22,25 @@ fn moves(tail: &mut Tail, when: &str) -> Result<(), Failure> {
 
 /// Each broker in turn is killed: whoever leads the topics, and coordinates the transactions and the group, is among them.
 pub(super) fn killed(bench: &Bench<'_>) -> Outcome {
-    run(bench, |bench, broker, tail| {
-        let cluster = bench.cluster();
-        cluster.kill_broker(broker).map_err(Failure::means("kill a broker"))?;
-        moves(tail, &format!("while {broker} is dead"))?;
-        cluster.start_broker(broker).map_err(Failure::means("start a broker"))?;
-        moves(tail, &format!("after {broker} is back"))
-    })
+    run(bench, |bench, broker, tail| goes_and_comes_back(bench, broker, tail, Cluster::kill_broker))
+}
+
+/// Each broker in turn is stopped in order and started again, as in an upgrade of the brokers: it hands over what it leads and
+/// coordinates before it ends.
+pub(super) fn restarted(bench: &Bench<'_>) -> Outcome {
+    run(bench, |bench, broker, tail| goes_and_comes_back(bench, broker, tail, Cluster::stop_broker))
+}
+
+fn goes_and_comes_back(
+    bench: &Bench<'_>,
+    broker: Broker,
+    tail: &mut Tail,
+    end: fn(&Cluster, Broker) -> Result<(), cluster::Error>,
+) -> Result<(), Failure> {
+    end(bench.cluster(), broker).map_err(Failure::means("end a broker"))?;
+    moves(tail, &format!("while {broker} is away"))?;
+    bench.cluster().start_broker(broker).map_err(Failure::means("start a broker"))?;
+    moves(tail, &format!("after {broker} is back"))
 }
 
 /// Each broker in turn becomes a black hole: connections stay open, and nothing comes back.
@@ -56,18 +69,6 @@ pub(super) fn short_silences(bench: &Bench<'_>) -> Outcome {
             moves(tail, &format!("after {broker} was silent for {silence:?}"))?;
         }
         Ok(())
-    })
-}
-
-/// Each broker in turn is stopped in order and started again, as in an upgrade of the brokers: it hands over what it leads and
-/// coordinates before it ends.
-pub(super) fn restarted(bench: &Bench<'_>) -> Outcome {
-    run(bench, |bench, broker, tail| {
-        let cluster = bench.cluster();
-        cluster.stop_broker(broker).map_err(Failure::means("stop a broker"))?;
-        moves(tail, &format!("while {broker} is stopped"))?;
-        cluster.start_broker(broker).map_err(Failure::means("start a broker"))?;
-        moves(tail, &format!("after {broker} is back"))
     })
 }
 
