@@ -113,6 +113,7 @@ struct OffsetFetch<'a> {
 
 impl Routed for OffsetFetch<'_> {
     const NAME: &'static str = OffsetFetchRequest::NAME;
+    const READ_ONLY: bool = true;
     type Key = String;
     type Value = Offsets;
 

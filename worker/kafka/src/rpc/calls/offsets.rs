@@ -110,6 +110,7 @@ struct ListOffsets {
 
 impl Routed for ListOffsets {
     const NAME: &'static str = ListOffsetsRequest::NAME;
+    const READ_ONLY: bool = true;
     type Key = TopicPartition;
     type Value = i64;
 
@@ -165,6 +166,7 @@ struct DescribeProducers;
 
 impl Routed for DescribeProducers {
     const NAME: &'static str = DescribeProducersRequest::NAME;
+    const READ_ONLY: bool = true;
     type Key = TopicPartition;
     type Value = Vec<ActiveProducer>;
 

@@ -185,6 +185,7 @@ struct Describe;
 
 impl Routed for Describe {
     const NAME: &'static str = DescribeTransactionsRequest::NAME;
+    const READ_ONLY: bool = true;
     type Value = Option<TransactionDescription>;
     by_transaction_coordinator!();
 

@@ -42,6 +42,11 @@ impl Retry {
         self.deadline.min(Instant::now() + self.request_timeout)
     }
 
+    /// The time of the call is used up.
+    pub(in crate::rpc) fn is_over(&self) -> bool {
+        Instant::now() >= self.deadline
+    }
+
     /// Waits for the next attempt, or gives the error back: it does not pass, or attempts or time are used up.
     pub(in crate::rpc) async fn pause(&mut self, error: RpcError) -> Result<(), RpcError> {
         if !error.passes() {

@@ -48,6 +48,8 @@ pub(in crate::rpc) type Routes<K> = Outcomes<K, BrokerId>;
 pub(in crate::rpc) trait Routed: Sync {
     /// Name of the request.
     const NAME: &'static str;
+    /// It changes nothing, so an attempt of which nothing was heard leaves nothing open.
+    const READ_ONLY: bool = false;
     /// What it is about.
     type Key: Ord + Clone + Send + Sync;
     /// The answer for one key.
@@ -99,7 +101,11 @@ impl Cluster {
                     Err(error) if call.again(&error) => {
                         misrouted.push(key.clone());
                         failed = Some(error.clone());
-                        outcomes.insert(key, Err(error));
+                        // What a broker said before tells more than that time was up in the middle of the last attempt.
+                        let is_told = matches!(outcomes.get(&key), Some(Err(before)) if before.code().is_some());
+                        if !(C::READ_ONLY && is_told && retry.is_over()) {
+                            outcomes.insert(key, Err(error));
+                        }
                     }
                     settled => {
                         open.remove(&key);

@@ -1,7 +1,9 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use futures::future::join_all;
 use tokio::net::TcpListener;
 
-use crate::error::Cause;
+use crate::error::{BrokerCode, Cause, ErrorClass, Operation, Resource, Subject};
 use crate::rpc::{Isolation, NoCoordinatorKnowsThisProducer, OffsetSpec, Pending, ProducerIdentity, TransactionFilter};
 
 use super::*;
@@ -46,6 +48,52 @@ async fn a_broker_that_could_not_be_reached_is_asked_last() {
     let deadline = Instant::now() + Duration::from_secs(5);
     assert!(cluster.connection(&first, deadline).await.is_err());
     assert_eq!(cluster.candidates(), [second, first]);
+}
+
+/// A broker says once why it cannot answer yet, and is then not heard before time is up.
+struct SaidOnce<const READ_ONLY: bool>(AtomicBool);
+
+impl<const READ_ONLY: bool> Routed for SaidOnce<READ_ONLY> {
+    const NAME: &'static str = "SaidOnce";
+    const READ_ONLY: bool = READ_ONLY;
+    type Key = String;
+    type Value = ();
+
+    async fn route(&self, _: &Cluster, keys: &[String], deadline: Instant) -> Result<Routes<String>, RpcError> {
+        if self.0.swap(true, Ordering::Relaxed) {
+            tokio::time::sleep_until(deadline).await;
+            let peer = HostPort { host: "broker".to_owned(), port: 9092 };
+            return Err(RpcError::Timeout { peer, call: Self::NAME, after: Duration::ZERO });
+        }
+        let subject = Subject::new(Operation::Read, Resource::Group("group".to_owned()));
+        let said = RpcError::broker(Self::NAME, BrokerCode::UNSTABLE_OFFSET_COMMIT, subject, None);
+        Ok(keys.iter().map(|key| (key.clone(), Err(said.clone()))).collect())
+    }
+
+    fn misrouted(&self, _: &Cluster, _: &[String]) {}
+
+    async fn ask(&self, _: &Connection, _: &[String], _: Instant) -> Answers<String, ()> {
+        Ok(Vec::new())
+    }
+}
+
+async fn last_words<const READ_ONLY: bool>() -> RpcError {
+    // A request may take longer than the call: it is the call's time that is up.
+    let options = ClientOptions { call_timeout: Duration::from_millis(300), ..ClientOptions::default() };
+    let settings = ConnectionSettings::plaintext("broker:9092", "test").unwrap();
+    let cluster = Cluster::with_options(settings, options).unwrap();
+    let call = SaidOnce::<READ_ONLY>(AtomicBool::new(false));
+    cluster.routed(&call, &["key".to_owned()]).await.remove("key").unwrap().unwrap_err()
+}
+
+#[tokio::test]
+async fn what_a_broker_said_is_told_and_not_that_time_was_up_after_it() {
+    assert_eq!(last_words::<true>().await.code(), Some(BrokerCode::UNSTABLE_OFFSET_COMMIT));
+}
+
+#[tokio::test]
+async fn a_change_of_which_nothing_was_heard_stays_unknown_whatever_was_said_before() {
+    assert_eq!(last_words::<false>().await.class(), ErrorClass::Unknown);
 }
 
 /// The operator and the worker run calls in tasks of a multi-threaded runtime.
