@@ -97,6 +97,12 @@ impl Machine {
         self.state
     }
 
+    /// The assignment that it works under.
+    #[cfg(test)]
+    pub(super) const fn token(&self) -> Option<Token> {
+        self.token
+    }
+
     /// The transition that should not have happened, after [`Exit::Broken`].
     #[must_use]
     pub const fn broken(&self) -> Option<IllegalTransition> {

@@ -7,8 +7,8 @@ use super::event::Start;
 /// What is known about a partition that we own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Position {
-    /// Newly assigned; nothing is read yet.
-    New,
+    /// Newly assigned; nothing is read yet. When the group has no position, it is this one, if we knew one under the assignment before.
+    New(Option<Offset>),
     /// It was read, but what is committed is in doubt: look again before reading on. When the group has no position, it is still
     /// this one: the start policy is asked once, since `Latest` would be a later place the second time.
     Doubtful(Offset),
@@ -35,10 +35,15 @@ pub(super) struct Stale;
 pub(super) struct Positions(BTreeMap<Partition, Position>);
 
 impl Positions {
+    /// Takes over an assignment: these are all that we own, and all of them are to be read anew. Mostly nothing was owned before; but the
+    /// group takes nothing back from a member that has not begun to read, and assigns anew.
     pub(super) fn own(&mut self, partitions: impl IntoIterator<Item = Partition>) {
-        for partition in partitions {
-            self.0.entry(partition).or_insert(Position::New);
-        }
+        let before = std::mem::take(&mut self.0);
+        let start = |partition: &Partition| match *before.get(partition)? {
+            Position::New(start) => start,
+            Position::Doubtful(committed) | Position::Known { committed, .. } => Some(committed),
+        };
+        self.0 = partitions.into_iter().map(|partition| (partition, Position::New(start(&partition)))).collect();
     }
 
     pub(super) fn disown(&mut self, partitions: &[Partition]) {
@@ -84,7 +89,7 @@ impl Positions {
     pub(super) fn has_uncommitted(&self) -> bool {
         self.0.values().any(|position| match position {
             Position::Known { committed, next, pinned, .. } => *pinned || next != committed,
-            Position::New | Position::Doubtful(_) => false,
+            Position::New(_) | Position::Doubtful(_) => false,
         })
     }
 
@@ -129,7 +134,7 @@ impl Positions {
     pub(super) fn unresolved(&self) -> Vec<Partition> {
         self.0
             .iter()
-            .filter(|(_, position)| matches!(position, Position::New | Position::Doubtful(_)))
+            .filter(|(_, position)| matches!(position, Position::New(_) | Position::Doubtful(_)))
             .map(|(partition, _)| *partition)
             .collect()
     }
@@ -140,9 +145,13 @@ impl Positions {
         for (partition, start) in found {
             let Some(position) = self.0.get_mut(partition) else { continue };
             let (at, rewind) = match (*position, *start) {
-                (Position::New, start) => {
-                    fresh.push((*partition, start.offset()));
-                    (start.offset(), false)
+                (Position::New(before), start) => {
+                    let at = match (before, start) {
+                        (Some(before), Start::Chosen(_)) => before,
+                        (_, start) => start.offset(),
+                    };
+                    fresh.push((*partition, at));
+                    (at, false)
                 }
                 (Position::Doubtful(before), Start::Chosen(_)) => (before, true),
                 (Position::Doubtful(_), Start::Committed(offset)) => (offset, true),
@@ -173,7 +182,7 @@ impl Positions {
             Position::Known { committed, next, pinned, .. } => {
                 (*partition, (!pinned).then_some(*committed), Some(*next))
             }
-            Position::New | Position::Doubtful(_) => (*partition, None, None),
+            Position::New(_) | Position::Doubtful(_) => (*partition, None, None),
         })
     }
 }

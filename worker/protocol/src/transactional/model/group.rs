@@ -35,7 +35,7 @@ impl Group {
         self.is_rebalancing = true;
         self.spread = (self.spread + 1) % IDS;
         for (id, partitions) in std::mem::take(&mut self.assignment) {
-            if let Some(n) = member(id, broker, workers) {
+            if let Some(n) = member(id, broker, workers).filter(|n| !workers[*n].is_unanswered) {
                 workers[n].tell(Event::Revoked(partitions));
             }
         }
@@ -81,10 +81,10 @@ impl Group {
         let token = Token(self.next_token);
         let process = workers[n].process;
         let membership = Membership { process, generation: broker.generation, partitions: partitions.clone() };
-        // Metadata of assignments that nothing refers to any more: at most one change of the assignment waits for a machine.
-        let previous = broker.tokens.iter().rev().find(|(_, old)| old.process == process).map(|(token, _)| *token);
+        // Metadata of assignments that nothing refers to any more.
+        let current = workers[n].current_token();
         let is_of_use = |token: &Token, old: &Membership| match old.process {
-            of if of == process => Some(*token) == previous,
+            of if of == process => Some(*token) >= current,
             of => workers.iter().any(|worker| worker.process == of),
         };
         broker.tokens.retain(|token, old| is_of_use(token, old));

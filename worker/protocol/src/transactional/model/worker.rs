@@ -30,6 +30,8 @@ pub(super) struct Worker {
     pub(super) exit: Option<Exit>,
     /// Answers that the group waits for before it takes this member into the next generation.
     pub(super) owed: usize,
+    /// It was told of an assignment, and does not read it yet. The group takes nothing back from it then, and assigns anew.
+    pub(super) is_unanswered: bool,
     pub(super) violation: Option<Violation>,
     mode: Mode,
     machine: Machine,
@@ -55,6 +57,7 @@ impl Worker {
             process,
             exit: None,
             owed: 0,
+            is_unanswered: false,
             violation: None,
             mode,
             machine: Machine::new(mode),
@@ -83,6 +86,7 @@ impl Worker {
         match &event {
             Event::Assigned { token, partitions } => {
                 self.token = Some(*token);
+                self.is_unanswered = true;
                 self.lost.retain(|partition| !partitions.contains(partition));
             }
             Event::Lost(partitions) => self.lost.extend(partitions),
@@ -161,6 +165,11 @@ impl Worker {
 
     pub(super) fn may_poll(&self) -> bool {
         self.token.is_some() && self.is_free() && self.machine.wants_records()
+    }
+
+    /// The assignment that the machine works under; later ones may wait for it.
+    pub(super) fn current_token(&self) -> Option<Token> {
+        self.machine.token()
     }
 
     pub(super) fn owned(&self) -> impl Iterator<Item = Partition> + '_ {
@@ -261,9 +270,12 @@ impl Worker {
 
     fn perform(&mut self, effect: Effect, broker: &Broker) {
         match effect {
-            Effect::Read(positions) | Effect::Rewind(positions) => {
-                self.reading.extend(positions.into_iter().map(|(partition, offset)| (partition, offset.0)));
+            // The answer to an assignment: it is read, and nothing else.
+            Effect::Read(positions) => {
+                self.is_unanswered = false;
+                self.reading = as_map(&positions);
             }
+            Effect::Rewind(positions) => self.reading.extend(as_map(&positions)),
             Effect::GiveUp(partitions) => {
                 let is_owned = partitions.iter().any(|partition| self.machine.owns(*partition));
                 self.must(!is_owned, Violation::Promise("what is given up is not owned"));

@@ -193,10 +193,10 @@ const TWO_AND_ZOMBIE: Bounds = Bounds { partitions: 1, records: 2, alive: 2, ..T
 #[rstest]
 #[case::one_worker(ONE, 140_000)]
 #[case::one_worker_and_its_zombie(ZOMBIE, 790_000)]
-#[case::two_workers(TWO, 250_000)]
-#[case::two_workers_and_a_zombie(TWO_AND_ZOMBIE, 200_000)]
+#[case::two_workers(TWO, 480_000)]
+#[case::two_workers_and_a_zombie(TWO_AND_ZOMBIE, 300_000)]
 #[case::one_worker_at_least_once(Bounds { mode: Mode::AtLeastOnce, ..ONE }, 85_000)]
-#[case::two_workers_at_least_once(Bounds { mode: Mode::AtLeastOnce, ..TWO }, 90_000)]
+#[case::two_workers_at_least_once(Bounds { mode: Mode::AtLeastOnce, ..TWO }, 250_000)]
 fn nothing_that_can_happen_breaks_the_guarantee(#[case] bounds: Bounds, #[case] states: usize) {
     bounds.explore(states);
 }

@@ -58,6 +58,22 @@ fn open(mode: Mode) -> Machine {
     machine
 }
 
+/// The group takes nothing back from a member that does not read yet.
+#[rstest]
+#[case(Mode::ExactlyOnce)]
+#[case(Mode::AtLeastOnce)]
+fn an_assignment_on_top_of_another_is_read_as_a_whole(#[case] mode: Mode) {
+    let mut machine = running(mode);
+    let partitions = vec![P0, Partition::new(0, 2)];
+    let effects = machine.on(Event::Assigned { token: Token(2), partitions: partitions.clone() });
+    assert_eq!(effects, [Effect::Resolve(partitions.clone())]);
+    assert!(!machine.owns(P1));
+    // Of what was known before, the start is not asked a second time.
+    let found = partitions.iter().map(|partition| (*partition, Start::Chosen(Offset(90)))).collect();
+    let read = Effect::Read(vec![(P0, Offset(10)), (Partition::new(0, 2), Offset(90))]);
+    assert_eq!(machine.on(Event::Resolved(found)), [read]);
+}
+
 #[test]
 fn a_transaction_begins_with_the_first_output_and_ends_with_the_positions_of_what_was_read() {
     let mut machine = running(Mode::ExactlyOnce);
