@@ -133,13 +133,14 @@ macro_rules! run {
     };
 }
 
-fn report(name: &str, took: Duration, outcome: Outcome, failed: &mut u32) {
-    match outcome {
-        Ok(()) => println!("ok      {name} ({} ms)", took.as_millis()),
-        Err(error) => {
-            *failed += 1;
-            println!("FAILED  {name} ({} ms): {}", took.as_millis(), fencepost_kafka::error::chain(&*error));
-        }
+fn report(name: &str, took: Duration, outcome: Outcome, failed: &mut Vec<String>) {
+    let line = match &outcome {
+        Ok(()) => format!("ok      {name} ({} ms)", took.as_millis()),
+        Err(error) => format!("FAILED  {name} ({} ms): {}", took.as_millis(), fencepost_kafka::error::chain(&**error)),
+    };
+    println!("{line}");
+    if outcome.is_err() {
+        failed.push(line);
     }
 }
 
@@ -147,7 +148,7 @@ fn report(name: &str, took: Duration, outcome: Outcome, failed: &mut u32) {
 async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).init();
     let world = &World::new(Args::parse())?;
-    let failed = &mut 0;
+    let failed = &mut Vec::new();
     run!(
         world,
         failed,
@@ -180,6 +181,11 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     if world.args.weak_username.is_some() {
         run!(world, failed, refused::missing_permissions_are_named_and_granting_them_helps);
     }
-    println!("{}", if *failed == 0 { "all checks passed".to_owned() } else { format!("{failed} checks failed") });
-    Ok(if *failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    if failed.is_empty() {
+        println!("all checks passed");
+        return Ok(ExitCode::SUCCESS);
+    }
+    // Once more: whoever shows only the end of what is printed shows what matters.
+    println!("{} checks failed:\n{}", failed.len(), failed.join("\n"));
+    Ok(ExitCode::FAILURE)
 }
