@@ -128,13 +128,13 @@ macro_rules! run {
         $({
             let started = tokio::time::Instant::now();
             let outcome = Box::pin($check($world)).await;
-            report(stringify!($check), started.elapsed(), outcome, $failed);
+            report(stringify!($check), started.elapsed(), &outcome, $failed);
         })+
     };
 }
 
-fn report(name: &str, took: Duration, outcome: Outcome, failed: &mut Vec<String>) {
-    let line = match &outcome {
+fn report(name: &str, took: Duration, outcome: &Outcome, failed: &mut Vec<String>) {
+    let line = match outcome {
         Ok(()) => format!("ok      {name} ({} ms)", took.as_millis()),
         Err(error) => format!("FAILED  {name} ({} ms): {}", took.as_millis(), fencepost_kafka::error::chain(&**error)),
     };
