@@ -92,10 +92,11 @@ impl Decoder {
         let mut rows = Vec::with_capacity(records.len());
         let mut bad = Vec::new();
         let mut cells: Vec<Cell<'_>> = Vec::with_capacity(self.columns.len());
+        let mut names = json::Names::default();
         for (index, record) in (0_u32..).zip(records) {
             cells.clear();
             cells.resize_with(self.columns.len(), || Cell::Null);
-            match self.read(record, &mut cells) {
+            match self.read(record, &mut names, &mut cells) {
                 Ok(()) => {
                     for (builder, cell) in builders.iter_mut().zip(cells.drain(..)) {
                         builder.append(cell);
@@ -117,10 +118,15 @@ impl Decoder {
     }
 
     /// Reads a record into cells. They are complete, or there is a reason.
-    fn read<'a>(&'a self, record: &RawRecord<'a>, cells: &mut [Cell<'a>]) -> Result<(), String> {
+    fn read<'a>(
+        &'a self,
+        record: &RawRecord<'a>,
+        names: &mut json::Names<'a>,
+        cells: &mut [Cell<'a>],
+    ) -> Result<(), String> {
         if let Some(value) = record.value {
             // Also without a column that needs it: what is not a JSON object is a bad record.
-            self.object.read(value, cells)?;
+            self.object.read(value, names, cells)?;
         }
         for (column, cell) in self.columns.iter().zip(cells) {
             if let ColumnSource::Metadata(kind) = &column.from {

@@ -49,10 +49,13 @@ impl Batch<'_> {
             troubles: Vec::new(),
             consumer: PhantomData,
         };
+        // Records come in runs of one topic.
+        let mut last = None;
         for message in messages.into_iter().filter_map(NonNull::new) {
             // SAFETY: the message is owned and has not been freed.
             let raw = unsafe { message.as_ref() };
-            let known = handles.get(&raw.rkt.addr()).copied();
+            let same = last.and_then(|(handle, topic)| (handle == raw.rkt).then_some(topic));
+            let known = same.or_else(|| handles.get(&raw.rkt.addr()).copied());
             let topic = known.or_else(|| topic_number(raw.rkt, topics));
             match (raw.err, topic) {
                 (sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR, Some(topic)) => {
@@ -60,6 +63,7 @@ impl Batch<'_> {
                     if known.is_none() {
                         handles.insert(raw.rkt.addr(), topic);
                     }
+                    last = Some((raw.rkt, topic));
                     batch.records.push((topic, message));
                 }
                 (err, topic) => {

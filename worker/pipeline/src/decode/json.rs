@@ -9,6 +9,7 @@ use crate::types::StructField;
 mod scan;
 mod value;
 
+pub(super) use scan::Names;
 use value::ValueSeed;
 
 /// Characters of a value that an error shows.
@@ -36,9 +37,15 @@ impl ObjectReader {
         Self { fields, places }
     }
 
-    /// Reads one object. Cells of absent fields stay as they are; of a field that is there twice, the last one counts.
-    pub(super) fn read<'a>(&self, bytes: &'a [u8], cells: &mut [Cell<'a>]) -> Result<(), String> {
-        let is_read = scan::object(bytes, &self.fields, |field, value| {
+    /// Reads one object. Cells of absent fields stay as they are; of a field that is there twice, the last one counts. `names`: what was
+    /// learnt from the objects before.
+    pub(super) fn read<'a>(
+        &self,
+        bytes: &'a [u8],
+        names: &mut Names<'a>,
+        cells: &mut [Cell<'a>],
+    ) -> Result<(), String> {
+        let is_read = scan::object(bytes, &self.fields, names, |field, value| {
             if let Some(cell) = self.places.get(field).and_then(|place| cells.get_mut(*place)) {
                 *cell = value;
             }

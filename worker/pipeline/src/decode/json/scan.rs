@@ -3,6 +3,8 @@
 //!
 //! It gives what the thorough way gives, or nothing: whatever is unusual, and all that is wrong, is left to that.
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
 use serde::de::DeserializeSeed;
 use serde::de::Visitor;
@@ -17,14 +19,38 @@ use crate::types::{ColumnType, StructField};
 /// Digits that fit in any case.
 const MAX_DIGITS: usize = 18;
 
+/// So many names of an object are remembered. It is up to whoever writes the records how many there are.
+const REMEMBERED: usize = 64;
+
+/// Names as they were written in the objects before, quotes, colon and spaces included, each with its field; by their place in the object.
+/// Records of a topic mostly have the same names in the same order, and comparing is faster than reading.
+#[derive(Debug, Default)]
+pub(in crate::decode) struct Names<'a>(Vec<(&'a str, Option<usize>)>);
+
+impl<'a> Names<'a> {
+    fn remember(&mut self, place: usize, written: &'a str, field: Option<usize>) {
+        if let Some(name) = self.0.get_mut(place) {
+            *name = (written, field);
+        } else if place == self.0.len() && place < REMEMBERED {
+            self.0.push((written, field));
+        }
+    }
+}
+
 /// Reads an object, and sets the cell of each field that it has. `false`: it is to be read in the thorough way, whatever was set.
-pub(super) fn object<'a>(bytes: &'a [u8], fields: &[StructField], set: impl FnMut(usize, Cell<'a>)) -> bool {
-    Scanner { rest: bytes }.object(fields, set).is_some()
+pub(super) fn object<'a>(
+    bytes: &'a [u8],
+    fields: &[StructField],
+    names: &mut Names<'a>,
+    set: impl FnMut(usize, Cell<'a>),
+) -> bool {
+    // All at once, which is faster than text by text. Text that nobody reads may be anything, and is left to the thorough way.
+    std::str::from_utf8(bytes).is_ok_and(|rest| Scanner { rest }.object(fields, names, set).is_some())
 }
 
 /// Reads from the front of what is left.
 struct Scanner<'a> {
-    rest: &'a [u8],
+    rest: &'a str,
 }
 
 /// A value as it is written.
@@ -34,26 +60,27 @@ enum Token<'a> {
     Positive(u64),
     Negative(i64),
     /// Between the quotes.
-    Text(&'a [u8]),
+    Text(&'a str),
     /// Everything else, still to be read.
     Other(&'a str),
 }
 
 impl<'a> Scanner<'a> {
-    fn object(&mut self, fields: &[StructField], mut set: impl FnMut(usize, Cell<'a>)) -> Option<()> {
+    fn object(
+        &mut self,
+        fields: &[StructField],
+        names: &mut Names<'a>,
+        mut set: impl FnMut(usize, Cell<'a>),
+    ) -> Option<()> {
         self.space();
-        self.expect(b"{")?;
+        self.expect("{")?;
         self.space();
-        if self.expect(b"}").is_some() {
+        if self.expect("}").is_some() {
             return self.end();
         }
         let mut next = 0;
-        loop {
-            let index = self.name(fields, next)?;
-            self.space();
-            self.expect(b":")?;
-            self.space();
-            match index.and_then(|index| Some((index, fields.get(index)?))) {
+        for place in 0.. {
+            match self.name(fields, names, place, next)?.and_then(|index| Some((index, fields.get(index)?))) {
                 Some((index, field)) => {
                     set(index, self.value(&field.column_type)?);
                     next = index + 1;
@@ -63,12 +90,13 @@ impl<'a> Scanner<'a> {
                 }
             }
             self.space();
-            if self.expect(b",").is_none() {
-                self.expect(b"}")?;
-                return self.end();
+            if self.expect(",").is_none() {
+                break;
             }
             self.space();
         }
+        self.expect("}")?;
+        self.end()
     }
 
     fn end(&mut self) -> Option<()> {
@@ -77,30 +105,49 @@ impl<'a> Scanner<'a> {
     }
 
     fn space(&mut self) {
-        while let Some((b' ' | b'\n' | b'\t' | b'\r', rest)) = self.rest.split_first() {
-            self.rest = rest;
+        const SPACE: [char; 4] = [' ', '\n', '\t', '\r'];
+        // Mostly there is none.
+        if self.rest.as_bytes().first().is_some_and(|byte| *byte <= b' ') {
+            self.rest = self.rest.trim_start_matches(SPACE);
         }
     }
 
-    fn expect(&mut self, text: &[u8]) -> Option<()> {
+    fn expect(&mut self, text: &str) -> Option<()> {
         self.rest = self.rest.strip_prefix(text)?;
         Some(())
     }
 
-    /// The field of a name.
-    fn name(&mut self, fields: &[StructField], next: usize) -> Option<Option<usize>> {
-        self.expect(b"\"")?;
-        let name = std::str::from_utf8(self.plain_text()?).ok()?;
-        match fields.get(next) {
-            Some(field) if field.name == name => Some(Some(next)),
-            _ => Some(find(fields, name, next)),
+    /// The field of a name, and what is before the value.
+    fn name(
+        &mut self,
+        fields: &[StructField],
+        names: &mut Names<'a>,
+        place: usize,
+        next: usize,
+    ) -> Option<Option<usize>> {
+        let before = self.rest;
+        if let Some((name, field)) = names.0.get(place)
+            && let Some(rest) = before.strip_prefix(name)
+        {
+            self.rest = rest;
+            // As many as there were, or more.
+            self.space();
+            return Some(*field);
         }
+        self.expect("\"")?;
+        let field = find(fields, self.plain_text()?, next);
+        self.space();
+        self.expect(":")?;
+        self.space();
+        let written = before.get(..before.len() - self.rest.len())?;
+        names.remember(place, written, field);
+        Some(field)
     }
 
     /// Up to the closing quote, when all of it stands for itself.
-    fn plain_text(&mut self) -> Option<&'a [u8]> {
-        let (text, rest) = self.rest.split_at_checked(plain(self.rest))?;
-        self.rest = rest.strip_prefix(b"\"")?;
+    fn plain_text(&mut self) -> Option<&'a str> {
+        let (text, rest) = self.rest.split_at_checked(plain(self.rest.as_bytes()))?;
+        self.rest = rest.strip_prefix('"')?;
         Some(text)
     }
 
@@ -112,46 +159,48 @@ impl<'a> Scanner<'a> {
         let path = Path::default();
         let seed = ValueSeed { column_type, path: &path };
         match self.token()? {
+            Token::Text(text) if *column_type == ColumnType::String => Some(Cell::String(Cow::Borrowed(text))),
+            Token::Text(text) => seed.visit_borrowed_str::<Refused>(text).ok(),
             Token::Null => seed.visit_unit::<Refused>().ok(),
             Token::Bool(value) => seed.visit_bool::<Refused>(value).ok(),
             Token::Positive(value) => seed.visit_u64::<Refused>(value).ok(),
             Token::Negative(value) => seed.visit_i64::<Refused>(value).ok(),
-            Token::Text(text) => seed.visit_borrowed_str::<Refused>(std::str::from_utf8(text).ok()?).ok(),
             Token::Other(raw) => seed.deserialize(&mut serde_json::Deserializer::from_str(raw)).ok(),
         }
     }
 
     fn token(&mut self) -> Option<Token<'a>> {
-        let (first, rest) = self.rest.split_first()?;
         let before = self.rest;
-        match first {
+        match before.as_bytes().first()? {
             b'"' => {
-                self.rest = rest;
+                self.expect("\"")?;
                 if let Some(text) = self.plain_text() {
                     return Some(Token::Text(text));
                 }
             }
             b'-' => {
-                if let Some(value @ 1..) = self.whole(rest) {
+                self.expect("-")?;
+                if let Some(value @ 1..) = self.whole() {
                     return Some(Token::Negative(-value));
                 }
             }
             b'0'..=b'9' => {
-                if let Some(value) = self.whole(before) {
+                if let Some(value) = self.whole() {
                     return Some(Token::Positive(value.unsigned_abs()));
                 }
             }
-            b'n' => return self.expect(b"null").map(|()| Token::Null),
-            b't' => return self.expect(b"true").map(|()| Token::Bool(true)),
-            b'f' => return self.expect(b"false").map(|()| Token::Bool(false)),
+            b'n' => return self.expect("null").map(|()| Token::Null),
+            b't' => return self.expect("true").map(|()| Token::Bool(true)),
+            b'f' => return self.expect("false").map(|()| Token::Bool(false)),
             _ => {}
         }
         self.rest = before;
         self.raw().map(Token::Other)
     }
 
-    /// A whole number that begins with these digits.
-    fn whole(&mut self, digits: &'a [u8]) -> Option<i64> {
+    /// A whole number without a sign.
+    fn whole(&mut self) -> Option<i64> {
+        let digits = self.rest.as_bytes();
         let mut value = 0_i64;
         let mut len = 0;
         for digit in digits.iter().map(|byte| byte.wrapping_sub(b'0')).take_while(|digit| *digit <= 9) {
@@ -162,17 +211,16 @@ impl<'a> Scanner<'a> {
             value = value * 10 + i64::from(digit);
         }
         let has_leading_zero = len > 1 && digits.first() == Some(&b'0');
-        let rest = digits.get(len..)?;
-        if len == 0 || has_leading_zero || matches!(rest.first(), Some(b'.' | b'e' | b'E')) {
+        if len == 0 || has_leading_zero || matches!(digits.get(len), Some(b'.' | b'e' | b'E')) {
             return None;
         }
-        self.rest = rest;
+        self.rest = self.rest.get(len..)?;
         Some(value)
     }
 
     /// Any value, as it is written.
     fn raw(&mut self) -> Option<&'a str> {
-        let raw = <&RawValue>::deserialize(&mut serde_json::Deserializer::from_slice(self.rest)).ok()?.get();
+        let raw = <&RawValue>::deserialize(&mut serde_json::Deserializer::from_str(self.rest)).ok()?.get();
         self.rest = self.rest.get(raw.len()..)?;
         Some(raw)
     }

@@ -4,7 +4,7 @@ use proptest::sample::{Index, select};
 use rstest::rstest;
 
 use super::super::ObjectReader;
-use super::{object, plain};
+use super::{Names, REMEMBERED, object, plain};
 use crate::decode::cell::Cell;
 use crate::types::{ColumnType, StructField};
 
@@ -32,11 +32,15 @@ fn fields() -> Vec<StructField> {
     types.into_iter().map(field).collect()
 }
 
-/// What the fast way says; `None`: nothing.
+/// What the fast way says of the first object; `None`: nothing.
 fn scanned(bytes: &[u8]) -> Option<Vec<Cell<'_>>> {
+    scanned_after(&mut Names::default(), bytes)
+}
+
+fn scanned_after<'a>(names: &mut Names<'a>, bytes: &'a [u8]) -> Option<Vec<Cell<'a>>> {
     let fields = fields();
     let mut cells = vec![Cell::Null; fields.len()];
-    object(bytes, &fields, |index, cell| cells[index] = cell).then_some(cells)
+    object(bytes, &fields, names, |index, cell| cells[index] = cell).then_some(cells)
 }
 
 /// What the thorough way says.
@@ -50,7 +54,12 @@ fn thorough(bytes: &[u8]) -> Result<Vec<Cell<'_>>, String> {
 /// Both ways are one: what the fast one gives, the thorough one gives too.
 #[track_caller]
 fn agrees(bytes: &[u8]) -> bool {
-    let fast = scanned(bytes);
+    agrees_after(&mut Names::default(), bytes)
+}
+
+#[track_caller]
+fn agrees_after<'a>(names: &mut Names<'a>, bytes: &'a [u8]) -> bool {
+    let fast = scanned_after(names, bytes);
     if let Some(cells) = &fast {
         // As text: to `==`, zero has no sign.
         let (fast, thorough) = (format!("Ok({cells:?})"), format!("{:?}", thorough(bytes)));
@@ -115,7 +124,35 @@ fn what_is_wrong_is_left_to_the_thorough_way_which_refuses_it(#[case] text: &str
 fn text_that_is_not_utf_8_is_wrong_where_it_is_read() {
     assert_eq!(scanned(b"{\"a\":\"\xff\"}"), None);
     assert_eq!(scanned(b"{\"\xff\":1}"), None);
-    assert!(agrees(b"{\"zz\":\"\xff\"}"), "nobody reads it");
+    assert_eq!(scanned(b"{\"zz\":\"\xff\"}"), None);
+    assert!(thorough(b"{\"zz\":\"\xff\"}").is_ok(), "nobody reads it");
+}
+
+#[test]
+fn names_are_remembered_by_their_place_and_taken_for_no_others() {
+    let mut names = Names::default();
+    for text in [
+        r#"{"a":"x","aa":1,"zz":2}"#,
+        r#"{"a":"y","aa":2,"zz":3}"#,
+        // Others in their places, and the same ones written in another way.
+        r#"{"aa":3,"a":"z","b":true}"#,
+        r#"{"aa": 4, "a": "z", "b": false, "i": 1}"#,
+        r#"{"a":"aa"}"#,
+        r#"{"zz":1,"a":"a","aa":5}"#,
+    ] {
+        assert!(agrees_after(&mut names, text.as_bytes()), "{text}");
+    }
+}
+
+#[test]
+fn not_all_names_of_a_large_object_are_remembered() {
+    let members: Vec<String> = (0..3 * REMEMBERED).map(|i| format!("\"z{i}\":{i}")).collect();
+    let text = format!("{{{},\"aa\":7}}", members.join(","));
+    let mut names = Names::default();
+    for _ in 0..2 {
+        assert!(agrees_after(&mut names, text.as_bytes()));
+    }
+    assert_eq!(names.0.len(), REMEMBERED);
 }
 
 #[test]
@@ -166,12 +203,21 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(4096))]
 
     #[test]
-    fn both_ways_give_the_same(mut bytes in pieces(), changes in vec((any::<Index>(), any::<u8>()), 0..3)) {
-        agrees(&bytes);
-        for (at, byte) in changes {
-            let at = at.index(bytes.len());
-            bytes[at] = byte;
+    fn both_ways_give_the_same_whatever_came_before(
+        objects in vec((pieces(), vec((any::<Index>(), any::<u8>()), 0..3)), 1..4),
+    ) {
+        let mut all = Vec::new();
+        for (mut bytes, changes) in objects {
+            all.push(bytes.clone());
+            for (at, byte) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            all.push(bytes);
         }
-        agrees(&bytes);
+        let mut names = Names::default();
+        for bytes in &all {
+            agrees_after(&mut names, bytes);
+        }
     }
 }
