@@ -14,8 +14,9 @@
 mod batch;
 mod settings;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CStr, c_int};
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,6 +72,9 @@ pub struct StaticMember {
     /// The id that the group gave to this process; `None`: whoever has the name.
     pub id: Option<String>,
 }
+
+/// An offset of each partition, or why there is none.
+type Found = Vec<(Partition, Result<Offset, ClientError>)>;
 
 /// A member of a consumer group.
 #[derive(Debug)]
@@ -249,34 +253,60 @@ impl Consumer {
 
     /// Where partitions without a position begin. All are asked about at once: there may be a thousand, on brokers far away.
     fn chosen(&self, partitions: &[Partition], within: Duration) -> Result<Vec<(Partition, Offset)>, ClientError> {
-        const STEP: &str = "look up where a partition begins";
-        if partitions.is_empty() {
-            return Ok(Vec::new());
-        }
-        let list = PartitionList::new(partitions.iter().map(|partition| {
-            let end = match self.starts.get(usize::from(partition.topic)) {
-                Some(StartPosition::Latest) => sys::RD_KAFKA_OFFSET_END,
-                _ => sys::RD_KAFKA_OFFSET_BEGINNING,
-            };
-            (self.name(*partition), partition.number, i64::from(end))
-        }))?;
+        let end = |partition: Partition| match self.starts.get(usize::from(partition.topic)) {
+            Some(StartPosition::Latest) => sys::RD_KAFKA_OFFSET_END,
+            _ => sys::RD_KAFKA_OFFSET_BEGINNING,
+        };
+        let found = self.look_up("look up where a partition begins", partitions, within, end)?;
+        found.into_iter().map(|(partition, offset)| Ok((partition, offset?))).collect()
+    }
+
+    /// First offset of the log of each partition, and the one after its last record; asks the brokers about all at once. A partition that
+    /// they do not tell about is left out.
+    ///
+    /// # Errors
+    /// When they do not answer in time.
+    pub fn ends(
+        &self,
+        partitions: &[Partition],
+        within: Duration,
+    ) -> Result<BTreeMap<Partition, Range<Offset>>, ClientError> {
+        let ask = |end: i32| -> Result<BTreeMap<Partition, Offset>, ClientError> {
+            let found = self.look_up("look up the ends of a partition", partitions, within / 2, |_| end)?;
+            Ok(found.into_iter().filter_map(|(partition, offset)| Some((partition, offset.ok()?))).collect())
+        };
+        let (first, last) = (ask(sys::RD_KAFKA_OFFSET_BEGINNING)?, ask(sys::RD_KAFKA_OFFSET_END)?);
+        Ok(first.into_iter().filter_map(|(partition, from)| Some((partition, from..*last.get(&partition)?))).collect())
+    }
+
+    /// The first or the last offset of each partition.
+    fn look_up(
+        &self,
+        step: &'static str,
+        partitions: &[Partition],
+        within: Duration,
+        end: impl Fn(Partition) -> i32,
+    ) -> Result<Found, ClientError> {
+        let Some(first) = partitions.first() else { return Ok(Vec::new()) };
+        let wanted = partitions.iter().map(|p| (self.name(*p), p.number, i64::from(end(*p))));
+        let list = PartitionList::new(wanted)?;
         let describe = |topic: &str| Subject::new(Operation::Describe, Resource::Topic(topic.to_owned()));
         // Takes these two in the place of a time, as the protocol does.
         // SAFETY: instance and list are valid.
         let code = unsafe { sys::rd_kafka_offsets_for_times(self.native.ptr(), list.ptr(), millis(within)) };
-        let first = partitions.first().map_or("", |partition| self.name(*partition));
-        check(STEP, code).map_err(|error| error.about(describe(first)))?;
-        let mut chosen = Vec::with_capacity(partitions.len());
-        for (topic, number, offset, code) in list.elements() {
-            check(STEP, code).map_err(|error| error.about(describe(&topic)))?;
-            let Some(topic_number) = self.topic_number(&topic) else { continue };
+        check(step, code).map_err(|error| error.about(describe(self.name(*first))))?;
+        let offset = |topic: &str, number: i32, offset: i64, code| {
+            check(step, code).map_err(|error| error.about(describe(topic)))?;
             if offset < 0 {
                 let message = format!("{topic} [{number}]: no answer");
-                return Err(ClientError::call(STEP, Code::OperationTimedOut, message).about(describe(&topic)));
+                return Err(ClientError::call(step, Code::OperationTimedOut, message).about(describe(topic)));
             }
-            chosen.push((Partition::new(topic_number, number), Offset(offset)));
-        }
-        Ok(chosen)
+            Ok(Offset(offset))
+        };
+        let found = list.elements().into_iter().filter_map(|(topic, number, at, code)| {
+            Some((Partition::new(self.topic_number(&topic)?, number), offset(&topic, number, at, code)))
+        });
+        Ok(found.collect())
     }
 
     /// librdkafka asks again while positions are undecided, and then says only that time is up. Brokers that answer another question

@@ -63,6 +63,8 @@ pub(super) struct Driver<'s> {
     brokers: Option<Rc<Brokers>>,
     fencing: Option<Fencing>,
     limits: Option<Limits>,
+    /// When the limits of the outputs are asked for again.
+    limits_due: Duration,
     /// Metadata by the assignment it was captured with.
     metadata: BTreeMap<Token, GroupMetadata>,
     pub(super) token: Option<Token>,
@@ -121,6 +123,7 @@ impl<'s> Driver<'s> {
             consumer: None,
             fencing,
             limits,
+            limits_due: Duration::ZERO,
             brokers,
             metadata: BTreeMap::new(),
             token: None,
@@ -177,6 +180,11 @@ impl<'s> Driver<'s> {
             self.reopen_consumer(now);
             return;
         }
+        let rest = self.pacing.rest(now);
+        if !rest.is_zero() {
+            self.shutdown.wait(rest);
+        }
+        let now = self.clock.now();
         let wait = self.pacing.wait(now, self.machine.has_uncommitted());
         let is_dry = self.read(wait, self.pacing.until_early(now));
         self.serve_group();
@@ -185,6 +193,9 @@ impl<'s> Driver<'s> {
             self.tell(Event::Tick);
         }
         self.look_again(now);
+        if now >= self.limits_due {
+            self.ask_limits();
+        }
         if now >= self.next_status {
             self.publish();
         }

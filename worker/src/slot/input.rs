@@ -26,6 +26,9 @@ const GATHER: Duration = Duration::from_millis(3);
 /// How often a partition is tried again whose position is not in the log.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
+/// How long the brokers get to say where partitions begin and end.
+const ENDS_WITHIN: Duration = Duration::from_secs(2);
+
 /// How soon, when it may be only that the brokers are starting.
 const SOON: Duration = Duration::from_secs(1);
 /// How long the same complaint of the client is not repeated.
@@ -58,9 +61,8 @@ impl Driver<'_> {
         if let Some(notice) = notice {
             self.noticed(notice);
         }
-        for trouble in &troubles {
-            self.trouble(trouble);
-        }
+        let unknown: Vec<Partition> = troubles.iter().filter_map(|trouble| self.trouble(trouble)).collect();
+        self.positions_are_unknown(&unknown);
         match read {
             Ok(Some(event)) => {
                 self.tell(event);
@@ -234,8 +236,8 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// An error in the place of a record.
-    fn trouble(&mut self, trouble: &Trouble) {
+    /// An error in the place of a record. Gives the partition whose position is not in the log, if it is about that.
+    fn trouble(&mut self, trouble: &Trouble) -> Option<Partition> {
         let fatal = self.consumer.as_ref().and_then(fencepost_kafka::consumer::Consumer::fatal);
         if let Some(fatal) = fatal {
             if fatal.class() == ErrorClass::Fenced {
@@ -244,45 +246,48 @@ impl Driver<'_> {
                 self.report(ErrorKey::Group, &fatal, None);
                 self.replace_consumer();
             }
-            return;
+            return None;
         }
-        match (trouble.partition, trouble.code) {
-            (Some(partition), Code::AutoOffsetReset | Code::OffsetOutOfRange) => self.position_is_unknown(partition),
-            _ => {
-                let key = trouble.topic.map_or(ErrorKey::Group, ErrorKey::Topic);
-                let subject = trouble.topic.map(|topic| {
-                    let name = self.topic_name(Partition::new(topic, 0)).to_owned();
-                    Subject::new(Operation::Read, Resource::Topic(name))
-                });
-                let error = call_error("read", trouble.code, trouble.message.clone());
-                self.report(key, &error, subject.as_ref());
-            }
+        if let (Some(partition), Code::AutoOffsetReset | Code::OffsetOutOfRange) = (trouble.partition, trouble.code) {
+            return Some(partition);
         }
+        let key = trouble.topic.map_or(ErrorKey::Group, ErrorKey::Topic);
+        let subject = trouble.topic.map(|topic| {
+            let name = self.topic_name(Partition::new(topic, 0)).to_owned();
+            Subject::new(Operation::Read, Resource::Topic(name))
+        });
+        let error = call_error("read", trouble.code, trouble.message.clone());
+        self.report(key, &error, subject.as_ref());
+        None
     }
 
-    /// The client has stopped fetching a partition, because its position is not in the log, or because it could not find out.
+    /// The client has stopped fetching these partitions, because their position is not in the log, or because it could not find out.
     ///
     /// Records that are gone before they were read are never passed over silently: the partition waits for a person, the others go
     /// on. In either case it is tried again.
-    fn position_is_unknown(&mut self, partition: Partition) {
-        let Some(consumer) = &self.consumer else { return };
-        let ends = consumer.watermarks(partition, Duration::from_secs(2));
-        let wanted = self.machine.positions().find(|(owned, ..)| *owned == partition).and_then(|(_, _, next)| next);
-        let mut again = SOON;
-        if let (Ok((low, high)), Some(wanted)) = (ends, wanted)
-            && !(low..=high).contains(&wanted.0)
-        {
-            let error = ClientError::UnknownPosition {
-                topic: self.topic_name(partition).to_owned(),
-                partition: partition.number,
-                wanted: wanted.0,
-                low,
-                high,
-            };
-            self.report(ErrorKey::Partition(partition.topic, partition.number), &error, None);
-            again = LOOK_AGAIN;
+    fn positions_are_unknown(&mut self, partitions: &[Partition]) {
+        let Some(consumer) = self.consumer.as_ref().filter(|_| !partitions.is_empty()) else { return };
+        let ends = consumer.ends(partitions, ENDS_WITHIN).unwrap_or_default();
+        let wanted: BTreeMap<Partition, Offset> =
+            self.machine.positions().filter_map(|(partition, _, next)| Some((partition, next?))).collect();
+        let now = self.clock.now();
+        for partition in partitions {
+            let mut again = SOON;
+            if let (Some(log), Some(wanted)) = (ends.get(partition), wanted.get(partition))
+                && !(log.start..=log.end).contains(wanted)
+            {
+                let error = ClientError::UnknownPosition {
+                    topic: self.topic_name(*partition).to_owned(),
+                    partition: partition.number,
+                    wanted: wanted.0,
+                    low: log.start.0,
+                    high: log.end.0,
+                };
+                self.report(ErrorKey::Partition(partition.topic, partition.number), &error, None);
+                again = LOOK_AGAIN;
+            }
+            self.out_of_range.insert(*partition, now + again);
         }
-        self.out_of_range.insert(partition, self.clock.now() + again);
     }
 }
 

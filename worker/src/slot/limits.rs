@@ -1,6 +1,8 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use fencepost_kafka::error::Cause;
+use fencepost_kafka::rpc::RpcError;
 use fencepost_pipeline::OutputLimits;
 use tracing::info;
 
@@ -16,34 +18,50 @@ const TIMESTAMP_AFTER_MAX: &str = "message.timestamp.after.max.ms";
 pub(super) struct Limits {
     brokers: Rc<Brokers>,
     topics: Vec<String>,
+    known: BTreeMap<String, OutputLimits>,
+}
+
+/// An answer of the brokers.
+#[derive(Debug)]
+pub(super) struct Told {
+    /// The limits of each topic, as they are or as they were when they were told last. Of one whose settings were never told, nothing is
+    /// taken for too much: a record must not be given up for a limit that is only assumed.
+    pub(super) limits: BTreeMap<String, OutputLimits>,
+    /// Topics whose settings we have no permission to read.
+    pub(super) refused: BTreeMap<String, RpcError>,
 }
 
 impl Limits {
     pub(super) fn new(brokers: Rc<Brokers>, topics: Vec<String>) -> Self {
-        Self { brokers, topics }
+        Self { brokers, topics, known: BTreeMap::new() }
     }
 
-    /// The limits of each topic. Of one whose settings are not told, nothing is taken for too much: a record must not be given up for a
-    /// limit that is only assumed.
-    pub(super) fn ask(&self) -> BTreeMap<String, OutputLimits> {
+    pub(super) fn ask(&mut self) -> Told {
         let topics: Vec<&str> = self.topics.iter().map(String::as_str).collect();
         let keys = [MAX_MESSAGE_BYTES, TIMESTAMP_TYPE, TIMESTAMP_AFTER_MAX];
-        let mut told = match self.brokers.ask(async |cluster| cluster.describe_topic_configs(&topics, &keys).await) {
-            Ok(told) => told,
+        let answers = match self.brokers.ask(async |cluster| cluster.describe_topic_configs(&topics, &keys).await) {
+            Ok(answers) => answers,
             Err(error) => {
                 info!(error = error.report(), "the limits of the topics are not known");
                 BTreeMap::new()
             }
         };
-        let limits = self.topics.iter().map(|topic| match told.remove(topic) {
-            Some(Ok(settings)) => (topic.clone(), limits(&settings)),
-            Some(Err(error)) => {
-                info!(topic, error = error.report(), "the limits of the topic are not known");
-                (topic.clone(), UNKNOWN)
+        let mut refused = BTreeMap::new();
+        for (topic, answer) in answers {
+            match answer {
+                Ok(settings) => {
+                    self.known.insert(topic, limits(&settings));
+                }
+                Err(error) => {
+                    info!(topic, error = error.report(), "the limits of the topic are not known");
+                    if matches!(error.cause(), Cause::AuthorizationFailed(_)) {
+                        refused.insert(topic, error);
+                    }
+                }
             }
-            None => (topic.clone(), UNKNOWN),
-        });
-        limits.collect()
+        }
+        let known = |topic: &String| (topic.clone(), self.known.get(topic).copied().unwrap_or(UNKNOWN));
+        Told { limits: self.topics.iter().map(known).collect(), refused }
     }
 }
 

@@ -29,13 +29,15 @@ pub(super) struct Pacing {
     early: Duration,
     /// A commit comes at the latest.
     due: Duration,
+    /// The last commit came early.
+    was_dry: bool,
 }
 
 impl Pacing {
     pub(super) fn new(interval: Duration) -> Self {
         // Without Kubernetes nothing else has looked at the number.
         let interval = interval.max(SHORTEST);
-        Self { interval, usual: Duration::ZERO, early: Duration::ZERO, due: Duration::ZERO }
+        Self { interval, usual: Duration::ZERO, early: Duration::ZERO, due: Duration::ZERO, was_dry: false }
     }
 
     /// A commit, or an attempt, has ended after `took`.
@@ -45,6 +47,12 @@ impl Pacing {
         self.usual = if self.usual.is_zero() { counts } else { (self.usual * (MEMORY - 1) + counts) / MEMORY };
         self.early = now + took.min(self.usual).saturating_mul(REST).max(SHORTEST).min(self.interval);
         self.due = now + self.interval;
+    }
+
+    /// How long to leave the brokers alone. After a commit they write the markers of the transaction, and until that is done they refuse
+    /// partitions for the next one, which librdkafka then asks for again after 20 ms. What comes meanwhile is read in one go.
+    pub(super) fn rest(&self, now: Duration) -> Duration {
+        if self.was_dry { self.until_early(now).min(IDLE) } else { Duration::ZERO }
     }
 
     /// How long a poll may wait for a first record.
@@ -61,6 +69,7 @@ impl Pacing {
     pub(super) fn is_due(&mut self, now: Duration, is_dry: bool) -> bool {
         let is_due = now >= self.due || (is_dry && now >= self.early);
         if is_due {
+            self.was_dry = is_dry;
             // When there was nothing to commit, nothing will say that it ended.
             self.due = now + self.interval;
         }
@@ -100,6 +109,22 @@ mod tests {
     fn with_nothing_more_to_read_commits_come_early_but_not_without_a_pause() {
         assert!(commits(1, true).windows(2).all(|pair| (6..=7).contains(&(pair[1] - pair[0]))));
         assert!(commits(10, true).windows(2).all(|pair| (30..=31).contains(&(pair[1] - pair[0]))));
+    }
+
+    #[test]
+    fn there_is_a_rest_after_a_commit_that_came_early_and_never_under_load() {
+        let mut pacing = Pacing::new(ms(100));
+        for is_dry in [true, false, true] {
+            assert!(pacing.is_due(ms(1_000), is_dry));
+            pacing.ended(ms(1_000), ms(4));
+            let rest = if is_dry { ms(8) } else { ms(0) };
+            assert_eq!((pacing.rest(ms(1_000)), pacing.rest(ms(1_008))), (rest, ms(0)));
+        }
+        // The group waits for nobody.
+        let mut slow = Pacing::new(ms(10_000));
+        assert!(slow.is_due(ms(20_000), true));
+        slow.ended(ms(20_000), ms(3_000));
+        assert_eq!(slow.rest(ms(20_000)), IDLE);
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub(super) enum ErrorKey {
     Group,
     Topic(u16),
     Partition(u16, i32),
+    Output(String),
     Connection,
 }
 

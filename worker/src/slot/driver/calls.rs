@@ -21,6 +21,10 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// Long enough for a coordinator that is just being elected.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long the limits of the outputs are believed: a topic that takes more from now on is not to get its records as dead letters
+/// until the next restart.
+const LIMITS_MAX_AGE: Duration = Duration::from_secs(30);
+
 impl Driver<'_> {
     pub(super) fn call(&mut self, effect: &Effect) -> Event {
         let Some(call) = effect.call() else { return Event::Tick };
@@ -98,11 +102,7 @@ impl Driver<'_> {
 
     fn open_producer(&mut self) -> Result<(), ClientError> {
         // Anew with each producer: the last one may have been given up for a record that the topic does not take any more.
-        let limits = self.limits.as_ref().map(Limits::ask).unwrap_or_default();
-        let max_batch_bytes = limits.values().map(OutputLimits::max_batch_bytes).min().unwrap_or(usize::MAX);
-        for (topic, limits) in limits {
-            self.pipeline.set_output_limits(topic, limits);
-        }
+        let max_batch_bytes = self.ask_limits();
         let settings = self.config.producer(max_batch_bytes);
         let producer = self.producer.insert(Producer::new(&settings)?);
         if settings.transactional_id.is_some() {
@@ -113,6 +113,26 @@ impl Driver<'_> {
         }
         // Only now: positions read before the initialisation could still be changed by the transaction that it ended.
         self.open_consumer()
+    }
+
+    /// Lets the pipeline know what the topics take, and says of how many bytes a batch may be.
+    pub(super) fn ask_limits(&mut self) -> usize {
+        self.limits_due = self.clock.now() + LIMITS_MAX_AGE;
+        let Some(told) = self.limits.as_mut().map(Limits::ask) else { return usize::MAX };
+        let is_refused = |key: &ErrorKey| matches!(key, ErrorKey::Output(topic) if told.refused.contains_key(topic));
+        self.stats.clear_errors(|key| matches!(key, ErrorKey::Output(_)) && !is_refused(key));
+        for (topic, error) in &told.refused {
+            self.concern(
+                ErrorKey::Output(topic.clone()),
+                "a record that the topic does not take cannot be told",
+                error,
+            );
+        }
+        let max_batch_bytes = told.limits.values().map(OutputLimits::max_batch_bytes).min();
+        for (topic, limits) in told.limits {
+            self.pipeline.set_output_limits(topic, limits);
+        }
+        max_batch_bytes.unwrap_or(usize::MAX)
     }
 
     fn produce(&mut self, within: Duration) -> Result<(), ClientError> {

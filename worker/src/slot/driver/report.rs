@@ -5,6 +5,7 @@ use std::time::Duration;
 use fencepost_crds::contract::{PartitionStatus, WorkerError};
 use fencepost_kafka::ClientError;
 use fencepost_kafka::error::{ErrorClass, Operation, Resource, Subject, chain};
+use fencepost_kafka::rpc::RpcError;
 use fencepost_protocol::{Offset, Partition};
 use tracing::warn;
 
@@ -69,6 +70,12 @@ impl Driver<'_> {
         class
     }
 
+    /// Shows what is wrong, but does not keep the slot from going on.
+    pub(in crate::slot) fn concern(&self, key: ErrorKey, what: &str, error: &RpcError) {
+        let (reason, message): (&str, _) = (error.cause().reason().into(), format!("{what}: {}", error.report()));
+        self.stats.set_error(key, WorkerError { reason: reason.to_owned(), message, at_ms: self.clock.unix_ms() });
+    }
+
     /// Brings the status up to date.
     pub(in crate::slot) fn publish(&mut self) {
         self.next_status = self.clock.now() + STATUS_INTERVAL;
@@ -117,7 +124,7 @@ impl Driver<'_> {
             ErrorKey::Topic(topic) => *topic == partition.topic,
             ErrorKey::Partition(topic, number) => (*topic, *number) == (partition.topic, partition.number),
             ErrorKey::Connection => true,
-            ErrorKey::Group | ErrorKey::Producer => false,
+            ErrorKey::Group | ErrorKey::Producer | ErrorKey::Output(_) => false,
         });
     }
 }
