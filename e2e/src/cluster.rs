@@ -25,7 +25,6 @@ pub mod topology;
 mod up;
 
 pub use down::{Leftovers, leftovers};
-pub use pki::Issue;
 use topology::{Broker, Node};
 
 /// What can go wrong with a cluster.

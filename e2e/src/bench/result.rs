@@ -51,8 +51,20 @@ pub struct Run {
     /// Where and of what.
     #[serde(flatten)]
     pub origin: Origin,
+    /// What the transactions left in the output topic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub markers: Option<Markers>,
     /// The meter's line as it was.
     pub measured: Map<String, Value>,
+}
+
+/// Each transaction leaves a marker in each partition that it has written to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Markers {
+    /// Offsets of the output topic that hold no record.
+    pub count: u64,
+    /// Partitions of the output topic.
+    pub partitions: u32,
 }
 
 /// A line of the meter that is not one.
@@ -98,14 +110,26 @@ impl Run {
             records: measured.get("records").and_then(Value::as_u64).ok_or_else(missing("records"))?,
             load_before,
             origin: origin.clone(),
+            markers: None,
             measured,
         })
     }
 
-    /// A figure of the meter.
+    /// A figure of the meter, or of the markers.
     #[must_use]
     pub fn figure(&self, name: &str) -> Option<f64> {
-        self.measured.get(name).and_then(Value::as_f64)
+        let measured = |name| self.measured.get(name).and_then(Value::as_f64);
+        let markers = || self.markers.filter(|markers| markers.count > 0);
+        #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+        match name {
+            "markers_per_s" => {
+                let markers = markers()?;
+                let seconds = self.records as f64 / measured("rate").filter(|rate| *rate > 0.0)?;
+                Some(markers.count as f64 / f64::from(markers.partitions) / seconds)
+            }
+            "outputs_per_marker" => Some(measured("outputs")? / markers()?.count as f64),
+            name => measured(name),
+        }
     }
 
     /// Why this must not stand in a table: the output is not what the guarantee promises, or the run was not what was asked for.
@@ -133,7 +157,7 @@ impl Run {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::{Machine, Origin, Run};
+    use super::{Machine, Markers, Origin, Run};
     use crate::bench::plan::{Case, Engine, Sizes, runs};
 
     pub(in crate::bench) fn origin() -> Origin {
@@ -192,6 +216,21 @@ pub(super) mod tests {
         assert_eq!(of("9.25"), None);
         assert!(of("1.99").is_some());
         assert!(run(Case::Recovery, Engine::Fencepost, GOOD).fault(Some(2)).is_some());
+    }
+
+    #[test]
+    fn transactions_are_counted_by_their_markers() {
+        let figures = "\"rate\":500,\"outputs\":1200";
+        let of = |count| Run {
+            markers: Some(Markers { count, partitions: 4 }),
+            ..run(Case::Paced, Engine::Fencepost, figures)
+        };
+        // 5,000 records at 500 a second.
+        assert_eq!(of(400).figure("markers_per_s"), Some(10.0));
+        assert_eq!(of(400).figure("outputs_per_marker"), Some(3.0));
+        // At least once there are none.
+        assert_eq!(of(0).figure("markers_per_s").or(of(0).figure("outputs_per_marker")), None);
+        assert_eq!(run(Case::Paced, Engine::Fencepost, figures).figure("markers_per_s"), None);
     }
 
     #[test]

@@ -7,14 +7,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use fencepost_oracle::reader::{self, Surveyor};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::machine;
 use super::plan::{Engine, Planned};
-use super::result::{self, Origin, Run};
+use super::result::{self, Markers, Origin, Run};
 use crate::cluster::Cluster;
+use crate::cluster::kafka::User;
 use crate::command::last_lines;
 use crate::tools::peers;
 use crate::wait::{self, Deadline};
@@ -45,6 +47,9 @@ pub enum Failure {
         /// The end of what it and the engine said.
         said: String,
     },
+    /// The brokers do not say how long the output is.
+    #[error("cannot count the transactions")]
+    Markers(#[source] Box<reader::Error>),
     /// The meter did not say what it should.
     #[error("no result")]
     Result(#[from] result::Error),
@@ -64,6 +69,9 @@ impl Failure {
         move |source| Self::File { path, source }
     }
 }
+
+/// Where `run.sh` lets the engines write.
+const OUTPUT: &str = "bench-out";
 
 /// How long `run.sh` gets to stop what it started.
 const STOP_LIMIT: Duration = Duration::from_secs(20);
@@ -130,11 +138,26 @@ impl Stage<'_> {
             return Err(Failure::Ended { status, said: last_lines(&said, 20) });
         }
         let line = read(&answer)?;
-        let run = Run::read(planned, &line, load_before, &self.origin)?;
+        let mut run = Run::read(planned, &line, load_before, &self.origin)?;
+        // What a killed engine leaves has aborted records in it.
+        if planned.kill_after.is_none() {
+            run.markers = self.markers(&run)?;
+        }
         match run.fault(planned.kill_after) {
             Some(fault) => Err(Failure::Fault { fault, line: line.trim().to_owned() }),
             None => Ok(run),
         }
+    }
+
+    /// Offsets of the output topic without a record in them. `None` when the meter does not say how many records there are.
+    fn markers(&self, run: &Run) -> Result<Option<Markers>, Failure> {
+        let Some(outputs) = run.measured.get("outputs").and_then(serde_json::Value::as_u64) else { return Ok(None) };
+        let connection = self.cluster.kafka_connection(User::Admin);
+        let ends = self.cluster.namespace().within(|| Surveyor::new(&connection)?.ends(OUTPUT))?;
+        let ends = ends.map_err(|error| Failure::Markers(Box::new(error)))?;
+        let offsets: i64 = ends.values().map(|partition| partition.end - partition.start).sum();
+        let count = u64::try_from(offsets).unwrap_or_default().saturating_sub(outputs);
+        Ok(Some(Markers { count, partitions: u32::try_from(ends.len()).unwrap_or(u32::MAX) }))
     }
 
     fn start(&self, work: &Path, planned: &Planned, answer: &Path, said: &Path) -> Result<Child, Failure> {

@@ -25,20 +25,22 @@ const fn figure(name: &'static str, title: &'static str, decimals: usize) -> Fig
 
 const PEAK: Figure = figure("peak_rss_mib", "peak memory of the process, MiB", 0);
 
-const THROUGHPUT: [Figure; 6] = [
+const THROUGHPUT: [Figure; 7] = [
     figure("rec_per_s", "input records a second", 0),
     figure("rec_per_cpu_s", "input records per CPU second of the process", 0),
     figure("timed_s", "timed part, s", 2),
     PEAK,
+    figure("outputs_per_marker", "output records per transaction and partition", 0),
     figure("first_output_s", "start to first output, s", 2),
     figure("cpu_s_before", "CPU seconds of start and warm-up", 1),
 ];
 
-const LATENCY: [Figure; 6] = [
+const LATENCY: [Figure; 7] = [
     figure("p50_ms", "latency p50, ms", 0),
     figure("p95_ms", "latency p95, ms", 0),
     figure("p99_ms", "latency p99, ms", 0),
     figure("max_ms", "latency max, ms", 0),
+    figure("markers_per_s", "transactions a second, per output partition", 0),
     figure("cores", "processors used", 2),
     PEAK,
 ];

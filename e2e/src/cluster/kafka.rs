@@ -7,6 +7,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+use fencepost_oracle::reader::Connection;
 use nix::sys::signal::Signal;
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -16,7 +17,7 @@ use serde_json::json;
 use super::process::{self, Liveness, Program, Started};
 use super::ready::{self, Seen};
 use super::topology::Broker;
-use super::{Brokers, Cluster, ClusterSpec, Error, Issue, Parts, Security, pki};
+use super::{Brokers, Cluster, ClusterSpec, Error, Parts, Security, pki};
 use crate::command;
 use crate::report;
 
@@ -211,9 +212,9 @@ impl Cluster {
     ///
     /// # Errors
     /// When they cannot be read.
-    pub fn client_certificate(&self, user: User, issue: Issue) -> Result<(String, String), Error> {
+    pub fn client_certificate(&self, user: User) -> Result<(String, String), Error> {
         let read = |path: PathBuf| fs::read_to_string(&path).map_err(Error::file(path));
-        let file = self.run.pki().join("kafka").join(pki::user_file(user, issue));
+        let file = self.run.pki().join("kafka").join(pki::user_file(user));
         Ok((read(file.with_extension("crt"))?, read(file.with_extension("key"))?))
     }
 
@@ -221,6 +222,13 @@ impl Cluster {
     #[must_use]
     pub fn kafka_client(&self, user: User) -> BTreeMap<String, String> {
         config::librdkafka_client(&self.spec, &self.bootstrap(), user, &self.kafka_authority())
+    }
+
+    /// How the judge and its readers reach the brokers as `user`.
+    #[must_use]
+    pub fn kafka_connection(&self, user: User) -> Connection {
+        let properties = self.kafka_client(user);
+        properties.iter().fold(Connection::default(), |connection, (name, value)| connection.with(name, value))
     }
 
     /// A file with what a Java client must be configured with in order to talk to the brokers as `user`.

@@ -124,26 +124,14 @@ pub(super) fn create(run: &RunDir, spec: &ClusterSpec) -> Result<(), Error> {
         write(&keystore(run, broker), &format!("{key}{certificate}"))?;
     }
     for user in User::all() {
-        for issue in [Issue::First, Issue::Second] {
-            kafka.issue(&user_file(user, issue), &Subject::user(&user.to_string()), Vec::new())?;
-        }
+        kafka.issue(&user_file(user), &Subject::user(&user.to_string()), Vec::new())?;
     }
     Ok(())
 }
 
-/// A certificate of a user: it can be renewed once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
-#[strum(serialize_all = "lowercase")]
-pub enum Issue {
-    /// The one to begin with.
-    First,
-    /// The one that takes its place.
-    Second,
-}
-
 /// File of a user's certificate and key, without the ending.
-pub(super) fn user_file(user: User, issue: Issue) -> String {
-    format!("user-{user}-{issue}")
+pub(super) fn user_file(user: User) -> String {
+    format!("user-{user}")
 }
 
 /// The names a client may know a broker by.

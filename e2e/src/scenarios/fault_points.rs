@@ -1,5 +1,6 @@
 //! A worker dies at each step of a transaction, and the next one takes over what it left.
 
+use fencepost_oracle::Promise;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::bench::{Limits, renew};
@@ -19,6 +20,12 @@ const STEPS: &[&str] = &[
     "after-commit",
 ];
 
+/// Where it dies when partitions change hands.
+const REBALANCES: &[&str] = &["revoked", "before-give-up", "before-resolve", "after-resolve", "before-read"];
+
+/// Where it dies without transactions.
+const COMMITS: &[&str] = &["after-produce", "after-flush", "before-commit-offsets", "after-commit-offsets"];
+
 /// Not the first time, so that there is something before it that was committed.
 const DIE: &str = "20*off->return";
 
@@ -31,8 +38,10 @@ pub(super) fn run(bench: &Bench<'_>) -> Outcome {
         moves(&mut tail, &format!("after a death {step}"))?;
         renew(bench, &job.name, victim)?;
     }
-    // The third worker makes the group ask the others for partitions back.
-    for (replicas, point) in [(3, "revoked"), (2, "before-give-up")] {
+    // The third worker makes the group ask the others for partitions back, and all of them look up where to go on.
+    for (replicas, point) in
+        REBALANCES.iter().zip([3, 2].into_iter().cycle()).map(|(point, replicas)| (replicas, point))
+    {
         bench.arm("orders-0", point, "return")?;
         bench.scale(&job.name, replicas)?;
         dies(bench, "orders-0", point)?;
@@ -42,11 +51,27 @@ pub(super) fn run(bench: &Bench<'_>) -> Outcome {
     load.stop().map_err(Failure::means("write the input"))?;
     let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
     let verdict = bench.judge(trial)?;
-    Ok(vec![format!("{} deaths", STEPS.len() + 2), verdict])
+    Ok(vec![format!("{} deaths", STEPS.len() + REBALANCES.len()), verdict])
+}
+
+/// Without transactions: what was written and not yet counted as read is written again, and nothing is lost.
+pub(super) fn at_least_once(bench: &Bench<'_>) -> Outcome {
+    let image = Some(bench.worker_with_faults()?);
+    let job = OrdersJob { image, guarantee: "AtLeastOnce", ..OrdersJob::new(bench) };
+    let Flow { input, load, mut tail } = flow(bench, &job, 4, 1500)?;
+    for (step, victim) in COMMITS.iter().zip(["orders-0", "orders-1"].into_iter().cycle()) {
+        bench.arm(victim, step, DIE)?;
+        dies(bench, victim, step)?;
+        moves(&mut tail, &format!("after a death {step}"))?;
+        renew(bench, &job.name, victim)?;
+    }
+    load.stop().map_err(Failure::means("write the input"))?;
+    let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
+    Ok(vec![bench.judge(trial.promise(Promise::AtLeastOnce))?])
 }
 
 /// Waits until the container has died where it should, and not otherwise.
-fn dies(bench: &Bench<'_>, pod: &str, step: &str) -> Result<(), Failure> {
+pub(super) fn dies(bench: &Bench<'_>, pod: &str, step: &str) -> Result<(), Failure> {
     let what = format!("the death of {pod} at {step}");
     bench.until(pod, &what, Limits::JUDGED, |pod: Option<&Pod>| pod.is_some_and(has_aborted)).map(drop)
 }

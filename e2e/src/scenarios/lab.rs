@@ -96,8 +96,7 @@ impl Lab {
     /// How tests reach Kafka: as somebody who may read and write everything.
     #[must_use]
     pub fn connection(&self) -> Connection {
-        let properties = self.cluster.kafka_client(User::Admin);
-        properties.iter().fold(Connection::default(), |connection, (name, value)| connection.with(name, value))
+        self.cluster.kafka_connection(User::Admin)
     }
 }
 

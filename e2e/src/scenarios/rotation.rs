@@ -11,7 +11,6 @@ use super::failure::ensure;
 use super::scale::moves;
 use super::secured::{self, SEEN_BY_ITSELF};
 use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
-use crate::cluster::Issue;
 use crate::cluster::kafka::User;
 use crate::load::{Load, Plan};
 
@@ -40,12 +39,25 @@ pub(super) fn password(bench: &Bench<'_>) -> Outcome {
     Ok(vec![told, finish(bench, running)?])
 }
 
-/// A new certificate and key, as cert-manager writes them long before the old ones expire.
+/// A new certificate and key, as cert-manager writes them long before the old ones expire. The new one carries another name: when the old
+/// name may do nothing any more, whoever goes on does so with the new files.
 pub(super) fn certificate(bench: &Bench<'_>) -> Outcome {
-    secured::certificate(bench, User::Worker, Issue::First)?;
-    let mut running = start(bench, User::Worker, &secured::with_certificate(bench))?;
-    secured::certificate(bench, User::Worker, Issue::Second)?;
+    let (old, new) = (User::Worker, USER);
+    secured::certificate(bench, old)?;
+    let mut running = start(bench, old, &secured::with_certificate(bench))?;
+    let permissions = secured::permissions(bench, &running.job);
+    for permission in &permissions {
+        permission.grant(bench, new)?;
+    }
+    secured::certificate(bench, new)?;
     let told = rotated(bench, &mut running, "kafka-worker")?;
+    for permission in &permissions {
+        permission.revoke(bench, old)?;
+    }
+    // What was committed before the brokers took notice may still arrive.
+    for _ in 0..2 {
+        moves(&mut running.tail, "without the permissions of the old name")?;
+    }
     Ok(vec![told, finish(bench, running)?])
 }
 

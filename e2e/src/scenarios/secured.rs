@@ -9,9 +9,8 @@ use serde_json::{Value, json};
 use super::bench::{Limits, has, message};
 use super::failure::ensure;
 use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
-use crate::cluster::Issue;
 use crate::cluster::kafka::User;
-use crate::load::{Load, Plan};
+use crate::load::{Defects, Load, Plan};
 
 /// The operator asks again by itself, ever more rarely: a mended Secret or ACL must be seen without help.
 pub(super) const SEEN_BY_ITSELF: Duration = Duration::from_secs(240);
@@ -51,14 +50,15 @@ pub(super) fn named(bench: &Bench<'_>) -> Outcome {
 pub(super) fn taken_away(bench: &Bench<'_>) -> Outcome {
     let input = bench.make_topic("orders", 2)?;
     bench.make_topic("purchases", 2)?;
+    let bad = bench.make_topic("bad", 1)?;
     authority(bench)?;
     credentials(bench, User::Worker, &User::Worker.password())?;
-    let job = OrdersJob::new(bench);
+    let job = OrdersJob { on_bad_record: "DeadLetter", dead_letter_topic: Some(bad.clone()), ..OrdersJob::new(bench) };
     let permissions = permissions(bench, &job);
     for permission in &permissions {
         permission.grant(bench, User::Worker)?;
     }
-    let load = bench.load(Plan::new(&input, 2, 500))?;
+    let load = bench.load(Plan::new(&input, 2, 500).defects(Defects::OneOf(25)))?;
     bench.apply(&secured(job.manifest(bench)?, &with_password(bench))?)?;
     runs(bench, &job)?;
     let mut told = Vec::new();
@@ -75,7 +75,8 @@ pub(super) fn taken_away(bench: &Bench<'_>) -> Outcome {
         })?;
     }
     load.stop().map_err(Failure::means("write the input"))?;
-    let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
+    let meaning = Meaning::purchases(&job.output).dead_letters(&bad);
+    let trial = bench.trial(&job.name, meaning).input(&input).output(&job.output).output(&bad);
     told.push(bench.judge(trial)?);
     Ok(told)
 }
@@ -83,7 +84,7 @@ pub(super) fn taken_away(bench: &Bench<'_>) -> Outcome {
 /// Mutual TLS: no password anywhere.
 pub(super) fn mutual_tls(bench: &Bench<'_>) -> Outcome {
     let (input, load) = prepared(bench)?;
-    certificate(bench, User::Worker, Issue::First)?;
+    certificate(bench, User::Worker)?;
     let job = OrdersJob::new(bench);
     for permission in permissions(bench, &job) {
         permission.grant(bench, User::Worker)?;
@@ -145,7 +146,7 @@ impl Permission {
         bench.cluster().grant(user, &self.words()).map_err(Failure::means("grant a permission"))
     }
 
-    fn revoke(&self, bench: &Bench<'_>, user: User) -> Result<(), Failure> {
+    pub(super) fn revoke(&self, bench: &Bench<'_>, user: User) -> Result<(), Failure> {
         bench.cluster().revoke(user, &self.words()).map_err(Failure::means("take a permission away"))
     }
 }
@@ -167,13 +168,16 @@ pub(super) fn permissions(bench: &Bench<'_>, job: &OrdersJob) -> Vec<Permission>
     let name = format!("{}.{}", bench.namespace(), job.name);
     let permission =
         |operation, kind, name: &str| Permission { operation, kind, name: name.to_owned(), is_prefix: false };
-    vec![
-        permission("Read", "--topic", &job.input),
-        permission("Write", "--topic", &job.output),
+    let mut permissions = vec![permission("Read", "--topic", &job.input)];
+    for output in [Some(&job.output), job.dead_letter_topic.as_ref()].into_iter().flatten() {
+        permissions.extend(["Write", "DescribeConfigs"].map(|operation| permission(operation, "--topic", output)));
+    }
+    permissions.extend([
         permission("Read", "--group", &name),
         Permission { is_prefix: true, ..permission("Write", "--transactional-id", &format!("{name}-")) },
         permission("DescribeConfigs", "--cluster", ""),
-    ]
+    ]);
+    permissions
 }
 
 pub(super) fn with_password(bench: &Bench<'_>) -> Value {
@@ -203,9 +207,8 @@ pub(super) fn credentials(bench: &Bench<'_>, user: User, password: &str) -> Resu
 }
 
 /// A Secret as cert-manager makes it.
-pub(super) fn certificate(bench: &Bench<'_>, user: User, issue: Issue) -> Result<(), Failure> {
-    let (certificate, key) =
-        bench.cluster().client_certificate(user, issue).map_err(Failure::means("read a certificate"))?;
+pub(super) fn certificate(bench: &Bench<'_>, user: User) -> Result<(), Failure> {
+    let (certificate, key) = bench.cluster().client_certificate(user).map_err(Failure::means("read a certificate"))?;
     let mut secret = secret(bench, "kafka-worker", &json!({"tls.crt": certificate, "tls.key": key}));
     if let Some(secret) = secret.as_object_mut() {
         secret.insert("type".to_owned(), "kubernetes.io/tls".into());

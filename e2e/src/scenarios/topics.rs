@@ -11,6 +11,7 @@ use serde_json::json;
 use super::bench::{Limits, has, message};
 use super::failure::ensure;
 use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
+use crate::faults::PodProcess;
 use crate::load::{Defects, Order, Plan};
 use crate::wait::{self, Deadline};
 
@@ -62,24 +63,49 @@ pub(super) fn retention_is_faster(bench: &Bench<'_>) -> Outcome {
     bench.delete_records(&input, 0, 100)?;
     bench.delete_records(&input, 1, 1700)?;
     bench.apply(&job.manifest(bench)?)?;
+    gap(bench, &job, &input, 100)
+}
+
+/// The same in the middle of its work: the workers stand still, and when they go on, what they were to read next is gone.
+pub(super) fn retention_overtakes(bench: &Bench<'_>) -> Outcome {
+    let job = OrdersJob::new(bench);
+    let input = bench.make_topic("orders", 2)?;
+    bench.make_topic("purchases", 4)?;
+    bench.apply(&job.manifest(bench)?)?;
+    bench.until_ready(&job.name)?;
+    let mut asleep = Vec::new();
+    for worker in bench.workers(&job.name)?.into_keys() {
+        let process = PodProcess::of_pod(bench.cluster(), bench.namespace(), &worker, None);
+        let pause = process.and_then(|process| process.pause());
+        asleep.push(pause.map_err(Failure::means("pause a worker"))?);
+    }
+    let load = bench.load(Plan::new(&input, 2, 0).records(8_000))?;
+    load.finish().map_err(Failure::means("write the input"))?;
+    bench.delete_records(&input, 1, 1700)?;
+    drop(asleep);
+    gap(bench, &job, &input, 0)
+}
+
+/// The records of partition 1 from where the job stands up to 1700 are gone.
+fn gap(bench: &Bench<'_>, job: &OrdersJob, input: &str, stands_at: i64) -> Outcome {
     let what = "a condition that names the gap";
     let degraded = bench.until_job(&job.name, what, Limits::READY, |job| {
         let told = message(job, ConditionType::Degraded);
         has(job, ConditionType::Degraded, "True", None)
-            && [input.as_str(), "100", "1700"].iter().all(|part| told.contains(part))
+            && [input, &stands_at.to_string(), "1700"].iter().all(|part| told.contains(part))
     })?;
     let told = message(&degraded, ConditionType::Degraded);
     let group = format!("{}.{}", bench.namespace(), job.name);
     let position = |partition: i32| -> Result<i64, Failure> {
         let all =
-            reader::committed(&bench.connection(), &group, &input).map_err(Failure::means("read the positions"))?;
+            reader::committed(&bench.connection(), &group, input).map_err(Failure::means("read the positions"))?;
         Ok(all.get(&partition).copied().unwrap_or_default())
     };
     let other =
         wait::until(Deadline::after(Limits::CAUGHT_UP), || Ok::<_, Failure>((position(0)? == 4000).then_some(())))?;
     ensure!(other.is_some(), "the other partition stands at {}", position(0)?);
-    ensure!(position(1)? == 100, "records were passed over: position {}", position(1)?);
-    let trial = || bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
+    ensure!(position(1)? == stands_at, "records were passed over: position {}", position(1)?);
+    let trial = || bench.trial(&job.name, Meaning::purchases(&job.output)).input(input).output(&job.output);
     let before = bench.judge(trial().extent(Extent::Committed))?;
 
     // The person's decision: go on behind the gap.
@@ -88,7 +114,7 @@ pub(super) fn retention_is_faster(bench: &Bench<'_>) -> Outcome {
     for worker in workers.keys() {
         bench.until(worker, &format!("{worker} to be gone"), Limits::READY, |pod: Option<&Pod>| pod.is_none())?;
     }
-    bench.set_position(&job.name, &input, 1, 1700)?;
+    bench.set_position(&job.name, input, 1, 1700)?;
     bench.apply(&job.manifest(bench)?)?;
     bench.until_ready(&job.name)?;
     Ok(vec![told, before, bench.judge(trial())?])

@@ -5,11 +5,11 @@ use std::time::Duration;
 use fencepost_crds::names::LABEL_JOB;
 use k8s_openapi::api::core::v1::Pod;
 
-use super::bench::{Limits, is_pod_ready, restarts};
+use super::bench::{Limits, is_pod_ready, renew, restarts};
 use super::failure::ensure;
 use super::lab::SYSTEM;
 use super::scale::{Flow, flow, moves};
-use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
+use super::{Bench, Failure, Meaning, OrdersJob, Outcome, fault_points};
 use crate::cluster::topology::Node;
 use crate::faults::{self, PodProcess};
 use crate::wait::{self, Deadline};
@@ -51,6 +51,15 @@ pub(super) fn overslept(bench: &Bench<'_>) -> Outcome {
     ensure!(expired == steps.len(), "{expired} transactions have expired, {} were to", steps.len());
     let pods = bench.pods(bench.namespace(), &format!("{LABEL_JOB}={}", job.name))?;
     ensure!(pods.iter().map(restarts).sum::<i32>() == 0, "the worker has died of it");
+
+    // Nor does it matter when it dies while it takes the id anew.
+    for step in ["before-open-producer", "after-open-producer"] {
+        bench.arm(VICTIM, step, "return")?;
+        bench.arm(VICTIM, "before-commit", "1*sleep(18000)")?;
+        fault_points::dies(bench, VICTIM, step)?;
+        moves(&mut tail, &format!("after a death {step}"))?;
+        renew(bench, &job.name, VICTIM)?;
+    }
     load.stop().map_err(Failure::means("write the input"))?;
     let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
     Ok(vec![bench.judge(trial)?])
