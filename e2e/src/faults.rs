@@ -17,7 +17,7 @@ mod delay;
 mod network;
 
 pub(crate) use delay::{SUBCOMMAND as HOLD_SUBCOMMAND, hold};
-pub use network::{Traffic, cut_off, cut_off_from_api, disturb, heal};
+pub use network::{Traffic, cut_off, cut_off_from_api, disturb, disturbed, heal};
 
 /// A fault could not be made or undone.
 #[derive(Debug, thiserror::Error)]

@@ -104,6 +104,17 @@ pub struct Plan {
     pub defects: Defects,
     /// Transactions.
     pub grouping: Grouping,
+    /// Every so-many-th good record has this many more bytes, which no column names, and no key.
+    pub bulky: Option<Bulky>,
+}
+
+/// Records that no fetch of the usual size holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bulky {
+    /// 50: the first of fifty in each partition.
+    pub every: u64,
+    /// Bytes.
+    pub bytes: usize,
 }
 
 impl Plan {
@@ -118,6 +129,7 @@ impl Plan {
             amount: Amount::Endless,
             defects: Defects::None,
             grouping: Grouping::Plain,
+            bulky: None,
         }
     }
 
@@ -131,6 +143,12 @@ impl Plan {
     #[must_use]
     pub fn stream(self, stream: u16) -> Self {
         Self { stream, ..self }
+    }
+
+    /// With large records among the others.
+    #[must_use]
+    pub fn bulky(self, every: u64, bytes: usize) -> Self {
+        Self { bulky: Some(Bulky { every, bytes }), ..self }
     }
 
     /// In transactions, some of which are aborted.

@@ -128,6 +128,7 @@ const ALL: &[Scenario] = &[
     Scenario::plain("partitions-that-are-added-lose-nothing", topics::partitions_are_added),
     Scenario::plain("records-that-are-gone-are-never-passed-over-silently", topics::retention_is_faster),
     Scenario::plain("records-that-go-while-a-worker-stands-still-are-missed", topics::retention_overtakes),
+    Scenario::plain("records-larger-than-a-fetch-are-read-like-others", topics::large_records),
     Scenario::plain("a-compacted-topic-is-read-as-it-is", topics::compacted),
     Scenario::plain("a-topic-of-small-batches-is-written-as-it-wants", topics::small_batches),
     Scenario::plain("a-query-that-makes-much-of-little-is-taken-in-parts", topics::much_of_little),

@@ -83,10 +83,24 @@ pub fn disturb(cluster: &Cluster, member: Member, traffic: Traffic) -> Result<Un
         Traffic::Limit { kilobits } => {
             let rate = format!("{kilobits}kbit");
             let tbf = ["tbf", "rate", &rate, "burst", "16kb", "latency", "1s"];
-            inside(cluster, member, words("tc", [&["qdisc", "replace", "dev", "eth0", "root"][..], &tbf].concat()))?;
+            let replace = ["qdisc", "replace", "dev", "eth0", "root"];
+            inside(cluster, member, words("tc", [&replace[..], &tbf].concat())).map(drop)?;
             Ok(Undo::new(format!("{member} has a narrow link"), move || remove_limit(&again, member)))
         }
     }
+}
+
+/// How many packets a disturbance has lost or delayed so far; `None`: of that kind nobody counts.
+///
+/// # Errors
+/// When there is no such disturbance.
+pub fn disturbed(cluster: &Cluster, member: Member, traffic: Traffic) -> Result<Option<u64>, Error> {
+    let kind = match traffic {
+        Traffic::Lose { .. } => Kind::Loss,
+        Traffic::Delay(_) => Kind::Delay,
+        Traffic::Limit { .. } => return Ok(None),
+    };
+    chains::packets(cluster, member, kind).map(Some)
 }
 
 /// Undoes every network fault of a member, whoever made it.
@@ -104,6 +118,6 @@ fn remove_limit(cluster: &Cluster, member: Member) -> Result<(), Error> {
     match inside(cluster, member, words("tc", ["qdisc", "del", "dev", "eth0", "root"])) {
         // There was none.
         Err(Error::Network { source, .. }) if source.said().contains("handle of zero") => Ok(()),
-        other => other,
+        other => other.map(drop),
     }
 }

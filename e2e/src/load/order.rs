@@ -64,6 +64,13 @@ impl Order {
         format!("{},\"customer\":\"{customer}\",\"type\":\"{kind}\",\"amount\":{amount}}}", self.head())
     }
 
+    /// The same with so many bytes in a field that nobody reads.
+    #[must_use]
+    pub fn padded(&self, bytes: usize) -> String {
+        let value = self.value();
+        format!("{},\"note\":\"{}\"}}", value.trim_end_matches('}'), "n".repeat(bytes))
+    }
+
     pub(super) fn head(&self) -> String {
         format!("{{\"src\":{},\"part\":{},\"seq\":{}", self.src, self.part, self.seq)
     }
@@ -115,6 +122,7 @@ mod tests {
             let order = Order::numbered(1, 7, seq);
             let value = order.value();
             assert_eq!(Order::parse(Some(value.as_bytes())), Some(order.clone()));
+            assert_eq!(Order::parse(Some(order.padded(1_000).as_bytes())), Some(order.clone()));
             let record = Record { value: Some(value.as_bytes()), ..Record::default() };
             assert_eq!(identity(&record), Some(order.id()));
         }

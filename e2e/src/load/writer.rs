@@ -156,14 +156,18 @@ impl Writer {
         let partitions = u64::from(self.plan.partitions.max(1).unsigned_abs());
         let partition = i32::try_from(self.next % partitions).unwrap_or_default();
         let order = Order::numbered(self.plan.stream, partition, self.next / partitions);
-        let (key, value) = match self.plan.defects.of(partition, order.seq) {
-            None => (order.key().into_bytes(), Some(order.value().into_bytes())),
-            Some(defect) => {
+        let bulky = self.plan.bulky.filter(|bulky| order.seq.is_multiple_of(bulky.every.max(1)));
+        let (key, value) = match (self.plan.defects.of(partition, order.seq), bulky) {
+            (None, None) => (Some(order.key().into_bytes()), Some(order.value().into_bytes())),
+            (None, Some(bulky)) => (None, Some(order.padded(bulky.bytes).into_bytes())),
+            (Some(defect), _) => {
                 self.summary.defective += 1;
-                defect.spoil(&order)
+                let (key, value) = defect.spoil(&order);
+                (Some(key), value)
             }
         };
-        let mut record = BaseRecord::to(&self.plan.topic).partition(partition).key(&key);
+        let mut record = BaseRecord::to(&self.plan.topic).partition(partition);
+        record.key = key.as_deref();
         record.payload = value.as_deref();
         // What no column names must not matter: headers without a value, or of any bytes, and times of long ago.
         if order.seq.is_multiple_of(HEADERS_EVERY) {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use fencepost_oracle::reader::Tail;
 
+use super::failure::ensure;
 use super::scale::moves_within;
 use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
 use crate::cluster::topology::{Broker, Member};
@@ -72,6 +73,9 @@ pub(super) fn short_silences(bench: &Bench<'_>) -> Outcome {
     })
 }
 
+/// Packets that a disturbance must hit to be one.
+const ENOUGH: u64 = 20;
+
 /// Each broker in turn answers late, and then loses packets.
 pub(super) fn bad_network(bench: &Bench<'_>) -> Outcome {
     run(bench, |bench, broker, tail| {
@@ -79,6 +83,9 @@ pub(super) fn bad_network(bench: &Bench<'_>) -> Outcome {
             let bad = faults::disturb(bench.cluster(), Member::Broker(broker), traffic);
             let bad = bad.map_err(Failure::means("disturb the network"))?;
             moves(tail, &format!("with {broker} disturbed: {traffic:?}"))?;
+            let hit = faults::disturbed(bench.cluster(), Member::Broker(broker), traffic);
+            let hit = hit.map_err(Failure::means("count the disturbed packets"))?.unwrap_or_default();
+            ensure!(hit >= ENOUGH, "{traffic:?} has hit {hit} packets of {broker}: nothing was tested");
             bad.now().map_err(Failure::means("mend the network"))?;
         }
         Ok(())

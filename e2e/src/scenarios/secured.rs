@@ -10,18 +10,21 @@ use super::bench::{Limits, has, message};
 use super::failure::ensure;
 use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
 use crate::cluster::kafka::User;
-use crate::load::{Defects, Load, Plan};
+use crate::load::{Defects, Plan};
 
 /// The operator asks again by itself, ever more rarely: a mended Secret or ACL must be seen without help.
 pub(super) const SEEN_BY_ITSELF: Duration = Duration::from_secs(240);
 
 pub(super) fn named(bench: &Bench<'_>) -> Outcome {
-    let (input, load) = prepared(bench)?;
+    // The job is to make its output.
+    let input = bench.make_topic("orders", 2)?;
+    let load = bench.load(Plan::new(&input, 2, 2000).records(10_000))?;
+    authority(bench)?;
     let journal = bench.journal();
 
     credentials(bench, User::Worker, "not-the-password")?;
     let job = OrdersJob::new(bench);
-    bench.apply(&secured(job.manifest(bench)?, &with_password(bench))?)?;
+    bench.apply(&connected(job.manifest(bench)?, &with_password(bench))?)?;
     let wrong_password = incompatible(bench, &job, Reason::AuthenticationFailed, Limits::JUDGED)?;
 
     credentials(bench, User::Worker, &User::Worker.password())?;
@@ -40,6 +43,11 @@ pub(super) fn named(bench: &Bench<'_>) -> Outcome {
     bench.until_job(&job.name, what, SEEN_BY_ITSELF, |job| names(job, ConditionType::BrokerCompatible, &limits))?;
     ensure!(journal.pods().is_empty(), "workers were started: {:?}", journal.pods());
     limits.grant(bench, User::Worker)?;
+    let create = Permission { operation: "Create", kind: "--topic", name: job.output.clone(), is_prefix: false };
+    let what = "a condition that names Create";
+    bench.until_job(&job.name, what, SEEN_BY_ITSELF, |job| names(job, ConditionType::BrokerCompatible, &create))?;
+    ensure!(journal.pods().is_empty(), "workers were started: {:?}", journal.pods());
+    create.grant(bench, User::Worker)?;
     runs(bench, &job)?;
     load.finish().map_err(Failure::means("write the input"))?;
     let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
@@ -83,7 +91,10 @@ pub(super) fn taken_away(bench: &Bench<'_>) -> Outcome {
 
 /// Mutual TLS: no password anywhere.
 pub(super) fn mutual_tls(bench: &Bench<'_>) -> Outcome {
-    let (input, load) = prepared(bench)?;
+    let input = bench.make_topic("orders", 2)?;
+    bench.make_topic("purchases", 2)?;
+    let load = bench.load(Plan::new(&input, 2, 2000).records(10_000))?;
+    authority(bench)?;
     certificate(bench, User::Worker)?;
     let job = OrdersJob::new(bench);
     for permission in permissions(bench, &job) {
@@ -94,14 +105,6 @@ pub(super) fn mutual_tls(bench: &Bench<'_>) -> Outcome {
     load.finish().map_err(Failure::means("write the input"))?;
     let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
     Ok(vec![bench.judge(trial)?])
-}
-
-fn prepared(bench: &Bench<'_>) -> Result<(String, Load), Failure> {
-    let input = bench.make_topic("orders", 2)?;
-    bench.make_topic("purchases", 2)?;
-    let load = bench.load(Plan::new(&input, 2, 2000).records(10_000))?;
-    authority(bench)?;
-    Ok((input, load))
 }
 
 pub(super) fn authority(bench: &Bench<'_>) -> Result<(), Failure> {
@@ -224,9 +227,15 @@ fn secret(bench: &Bench<'_>, name: &str, data: &Value) -> Value {
     })
 }
 
-pub(super) fn secured(job: StreamJob, kafka: &Value) -> Result<StreamJob, Failure> {
+/// The job, connected in this way.
+fn connected(job: StreamJob, kafka: &Value) -> Result<StreamJob, Failure> {
     let mut job = job;
     job.spec.kafka = serde_json::from_value(kafka.clone()).map_err(Failure::means("write the StreamJob"))?;
+    Ok(job)
+}
+
+pub(super) fn secured(job: StreamJob, kafka: &Value) -> Result<StreamJob, Failure> {
+    let mut job = connected(job, kafka)?;
     for sink in &mut job.spec.pipeline.sinks {
         // The topic is there, and the job has no permission to make one.
         sink.kafka.create = None;

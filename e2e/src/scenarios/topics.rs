@@ -120,6 +120,19 @@ fn gap(bench: &Bench<'_>, job: &OrdersJob, input: &str, stands_at: i64) -> Outco
     Ok(vec![told, before, bench.judge(trial())?])
 }
 
+/// Records of nearly the size that Kafka takes at most, many times that of a fetch, and without a key.
+pub(super) fn large_records(bench: &Bench<'_>) -> Outcome {
+    let job = OrdersJob::new(bench);
+    let input = bench.make_topic("orders", 2)?;
+    bench.make_topic("purchases", 4)?;
+    let load = bench.load(Plan::new(&input, 2, 0).records(4_000).bulky(50, 900_000))?;
+    bench.apply(&job.manifest(bench)?)?;
+    load.finish().map_err(Failure::means("write the input"))?;
+    bench.until_ready(&job.name)?;
+    let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
+    Ok(vec![bench.judge(trial)?])
+}
+
 /// Offsets with holes, tombstones among the records.
 pub(super) fn compacted(bench: &Bench<'_>) -> Outcome {
     let compact = [

@@ -18,6 +18,8 @@ const MEMORY: u32 = 8;
 ///                       └ from here on: as soon as the input is dry └ now in any case
 /// ```
 ///
+/// After an early commit nothing is read in the pause: see [`Pacing::rest`].
+///
 /// Under full load the input is never dry, so transactions are as long, and as few, as the interval says. With less load a record
 /// waits for little more than the commit itself.
 #[derive(Debug)]
@@ -114,11 +116,12 @@ mod tests {
     #[test]
     fn there_is_a_rest_after_a_commit_that_came_early_and_never_under_load() {
         let mut pacing = Pacing::new(ms(100));
-        for is_dry in [true, false, true] {
-            assert!(pacing.is_due(ms(1_000), is_dry));
-            pacing.ended(ms(1_000), ms(4));
+        for (second, is_dry) in [(1, true), (2, false), (3, true)] {
+            let now = ms(1_000 * second);
+            assert!(pacing.is_due(now, is_dry));
+            pacing.ended(now, ms(4));
             let rest = if is_dry { ms(8) } else { ms(0) };
-            assert_eq!((pacing.rest(ms(1_000)), pacing.rest(ms(1_008))), (rest, ms(0)));
+            assert_eq!((pacing.rest(now), pacing.rest(now + ms(8))), (rest, ms(0)));
         }
         // The group waits for nobody.
         let mut slow = Pacing::new(ms(10_000));
