@@ -39,15 +39,15 @@ pub(super) fn named(bench: &Bench<'_>) -> Outcome {
     for permission in &others {
         permission.grant(bench, User::Worker)?;
     }
-    let what = "a condition that names DescribeConfigs";
-    bench.until_job(&job.name, what, SEEN_BY_ITSELF, |job| names(job, ConditionType::BrokerCompatible, &limits))?;
-    ensure!(journal.pods().is_empty(), "workers were started: {:?}", journal.pods());
-    limits.grant(bench, User::Worker)?;
     let create = Permission { operation: "Create", kind: "--topic", name: job.output.clone(), is_prefix: false };
     let what = "a condition that names Create";
     bench.until_job(&job.name, what, SEEN_BY_ITSELF, |job| names(job, ConditionType::BrokerCompatible, &create))?;
     ensure!(journal.pods().is_empty(), "workers were started: {:?}", journal.pods());
     create.grant(bench, User::Worker)?;
+    let what = "a condition that names DescribeConfigs";
+    bench.until_job(&job.name, what, SEEN_BY_ITSELF, |job| names(job, ConditionType::BrokerCompatible, &limits))?;
+    ensure!(journal.pods().is_empty(), "workers were started: {:?}", journal.pods());
+    limits.grant(bench, User::Worker)?;
     runs(bench, &job)?;
     load.finish().map_err(Failure::means("write the input"))?;
     let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
