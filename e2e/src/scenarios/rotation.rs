@@ -51,7 +51,8 @@ pub(super) fn certificate(bench: &Bench<'_>) -> Outcome {
     }
     secured::certificate(bench, new)?;
     let told = rotated(bench, &mut running, "kafka-worker")?;
-    for permission in &permissions {
+    // The last, on the cluster, others may need who have this name too.
+    for permission in permissions.iter().rev().skip(1) {
         permission.revoke(bench, old)?;
     }
     // What was committed before the brokers took notice may still arrive.

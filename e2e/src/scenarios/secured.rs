@@ -16,15 +16,15 @@ use crate::load::{Defects, Plan};
 pub(super) const SEEN_BY_ITSELF: Duration = Duration::from_secs(240);
 
 pub(super) fn named(bench: &Bench<'_>) -> Outcome {
-    // The job is to make its output.
     let input = bench.make_topic("orders", 2)?;
+    bench.make_topic("purchases", 2)?;
     let load = bench.load(Plan::new(&input, 2, 2000).records(10_000))?;
     authority(bench)?;
     let journal = bench.journal();
 
     credentials(bench, User::Worker, "not-the-password")?;
     let job = OrdersJob::new(bench);
-    bench.apply(&connected(job.manifest(bench)?, &with_password(bench))?)?;
+    bench.apply(&secured(job.manifest(bench)?, &with_password(bench))?)?;
     let wrong_password = incompatible(bench, &job, Reason::AuthenticationFailed, Limits::JUDGED)?;
 
     credentials(bench, User::Worker, &User::Worker.password())?;
@@ -39,11 +39,6 @@ pub(super) fn named(bench: &Bench<'_>) -> Outcome {
     for permission in &others {
         permission.grant(bench, User::Worker)?;
     }
-    let create = Permission { operation: "Create", kind: "--topic", name: job.output.clone(), is_prefix: false };
-    let what = "a condition that names Create";
-    bench.until_job(&job.name, what, SEEN_BY_ITSELF, |job| names(job, ConditionType::BrokerCompatible, &create))?;
-    ensure!(journal.pods().is_empty(), "workers were started: {:?}", journal.pods());
-    create.grant(bench, User::Worker)?;
     let what = "a condition that names DescribeConfigs";
     bench.until_job(&job.name, what, SEEN_BY_ITSELF, |job| names(job, ConditionType::BrokerCompatible, &limits))?;
     ensure!(journal.pods().is_empty(), "workers were started: {:?}", journal.pods());
@@ -227,15 +222,9 @@ fn secret(bench: &Bench<'_>, name: &str, data: &Value) -> Value {
     })
 }
 
-/// The job, connected in this way.
-fn connected(job: StreamJob, kafka: &Value) -> Result<StreamJob, Failure> {
+pub(super) fn secured(job: StreamJob, kafka: &Value) -> Result<StreamJob, Failure> {
     let mut job = job;
     job.spec.kafka = serde_json::from_value(kafka.clone()).map_err(Failure::means("write the StreamJob"))?;
-    Ok(job)
-}
-
-pub(super) fn secured(job: StreamJob, kafka: &Value) -> Result<StreamJob, Failure> {
-    let mut job = connected(job, kafka)?;
     for sink in &mut job.spec.pipeline.sinks {
         // The topic is there, and the job has no permission to make one.
         sink.kafka.create = None;
