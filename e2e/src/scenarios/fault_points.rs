@@ -1,6 +1,7 @@
 //! A worker dies at each step of a transaction, and the next one takes over what it left.
 
 use fencepost_oracle::Promise;
+use fencepost_oracle::reader::Tail;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::bench::{Limits, renew};
@@ -32,12 +33,7 @@ const DIE: &str = "20*off->return";
 pub(super) fn run(bench: &Bench<'_>) -> Outcome {
     let job = OrdersJob { image: Some(bench.worker_with_faults()?), ..OrdersJob::new(bench) };
     let Flow { input, load, mut tail } = flow(bench, &job, 4, 1500)?;
-    for (step, victim) in STEPS.iter().zip(["orders-0", "orders-1"].into_iter().cycle()) {
-        bench.arm(victim, step, DIE)?;
-        dies(bench, victim, step)?;
-        moves(&mut tail, &format!("after a death {step}"))?;
-        renew(bench, &job.name, victim)?;
-    }
+    die_at_each(bench, &job, &mut tail, STEPS)?;
     // The third worker makes the group ask the others for partitions back, and all of them look up where to go on.
     for (replicas, point) in
         REBALANCES.iter().zip([3, 2].into_iter().cycle()).map(|(point, replicas)| (replicas, point))
@@ -59,15 +55,21 @@ pub(super) fn at_least_once(bench: &Bench<'_>) -> Outcome {
     let image = Some(bench.worker_with_faults()?);
     let job = OrdersJob { image, guarantee: "AtLeastOnce", ..OrdersJob::new(bench) };
     let Flow { input, load, mut tail } = flow(bench, &job, 4, 1500)?;
-    for (step, victim) in COMMITS.iter().zip(["orders-0", "orders-1"].into_iter().cycle()) {
-        bench.arm(victim, step, DIE)?;
-        dies(bench, victim, step)?;
-        moves(&mut tail, &format!("after a death {step}"))?;
-        renew(bench, &job.name, victim)?;
-    }
+    die_at_each(bench, &job, &mut tail, COMMITS)?;
     load.stop().map_err(Failure::means("write the input"))?;
     let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
     Ok(vec![bench.judge(trial.promise(Promise::AtLeastOnce))?])
+}
+
+/// The two workers take turns.
+fn die_at_each(bench: &Bench<'_>, job: &OrdersJob, tail: &mut Tail, steps: &[&str]) -> Result<(), Failure> {
+    for (step, victim) in steps.iter().zip(["orders-0", "orders-1"].into_iter().cycle()) {
+        bench.arm(victim, step, DIE)?;
+        dies(bench, victim, step)?;
+        moves(tail, &format!("after a death {step}"))?;
+        renew(bench, &job.name, victim)?;
+    }
+    Ok(())
 }
 
 /// Waits until the container has died where it should, and not otherwise.

@@ -49,17 +49,17 @@ pub(super) fn named(bench: &Bench<'_>) -> Outcome {
     Ok(vec![wrong_password, no_permission, bench.judge(trial)?])
 }
 
-/// Each permission of the guide in turn, while the job runs.
+/// Each permission of the guide in turn, while the job runs. Its user is nobody else's: what is granted on the cluster would be granted to others.
 pub(super) fn taken_away(bench: &Bench<'_>) -> Outcome {
     let input = bench.make_topic("orders", 2)?;
     bench.make_topic("purchases", 2)?;
     let bad = bench.make_topic("bad", 1)?;
     authority(bench)?;
-    credentials(bench, User::Worker, &User::Worker.password())?;
+    credentials(bench, User::Losing, &User::Losing.password())?;
     let job = OrdersJob { on_bad_record: "DeadLetter", dead_letter_topic: Some(bad.clone()), ..OrdersJob::new(bench) };
     let permissions = permissions(bench, &job);
     for permission in &permissions {
-        permission.grant(bench, User::Worker)?;
+        permission.grant(bench, User::Losing)?;
     }
     let load = bench.load(Plan::new(&input, 2, 500).defects(Defects::OneOf(25)))?;
     bench.apply(&secured(job.manifest(bench)?, &with_password(bench))?)?;
@@ -67,12 +67,12 @@ pub(super) fn taken_away(bench: &Bench<'_>) -> Outcome {
     let mut told = Vec::new();
     // The last is not the workers'.
     for permission in permissions.iter().rev().skip(1).rev() {
-        permission.revoke(bench, User::Worker)?;
+        permission.revoke(bench, User::Losing)?;
         let what = format!("a condition that names {} on {}", permission.operation, permission.name);
         let degraded =
             bench.until_job(&job.name, &what, SEEN_BY_ITSELF, |job| names(job, ConditionType::Degraded, permission))?;
         told.push(message(&degraded, ConditionType::Degraded));
-        permission.grant(bench, User::Worker)?;
+        permission.grant(bench, User::Losing)?;
         bench.until_job(&job.name, "the job to be well again", SEEN_BY_ITSELF, |job| {
             has(job, ConditionType::Ready, "True", None) && has(job, ConditionType::Degraded, "False", None)
         })?;

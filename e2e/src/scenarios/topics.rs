@@ -92,7 +92,8 @@ fn gap(bench: &Bench<'_>, job: &OrdersJob, input: &str, stands_at: i64) -> Outco
     let degraded = bench.until_job(&job.name, what, Limits::READY, |job| {
         let told = message(job, ConditionType::Degraded);
         has(job, ConditionType::Degraded, "True", None)
-            && [input, &stands_at.to_string(), "1700"].iter().all(|part| told.contains(part))
+            && told.contains(&format!("position {stands_at} of {input}/1 "))
+            && told.contains("holds 1700 to")
     })?;
     let told = message(&degraded, ConditionType::Degraded);
     let group = format!("{}.{}", bench.namespace(), job.name);

@@ -23,6 +23,8 @@ pub enum User {
     Tester,
     /// The workers of a job whose password changes.
     Changing,
+    /// The workers of a job whose permissions are taken away, one after the other.
+    Losing,
     /// Nobody in particular.
     Outsider,
 }
