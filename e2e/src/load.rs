@@ -106,6 +106,8 @@ pub struct Plan {
     pub grouping: Grouping,
     /// Every so-many-th good record has this many more bytes, which no column names, and no key.
     pub bulky: Option<Bulky>,
+    /// Each message has the timestamp [`Order::time`].
+    pub of_any_time: bool,
 }
 
 /// Records that no fetch of the usual size holds.
@@ -130,6 +132,7 @@ impl Plan {
             defects: Defects::None,
             grouping: Grouping::Plain,
             bulky: None,
+            of_any_time: false,
         }
     }
 
@@ -149,6 +152,12 @@ impl Plan {
     #[must_use]
     pub fn bulky(self, every: u64, bytes: usize) -> Self {
         Self { bulky: Some(Bulky { every, bytes }), ..self }
+    }
+
+    /// With timestamps of any year.
+    #[must_use]
+    pub fn of_any_time(self) -> Self {
+        Self { of_any_time: true, ..self }
     }
 
     /// In transactions, some of which are aborted.

@@ -64,6 +64,23 @@ impl Order {
         format!("{},\"customer\":\"{customer}\",\"type\":\"{kind}\",\"amount\":{amount}}}", self.head())
     }
 
+    /// A time of its own between the years 0 and 9999, in Unix milliseconds; the first orders have the first and the last.
+    #[must_use]
+    pub fn time(&self) -> i64 {
+        const FIRST: i64 = -62_167_219_200_000;
+        const LAST: i64 = 253_402_300_799_999;
+        /// Odd, and far from what a day or a second is.
+        const STEP: u64 = 7_919_191_919_191;
+        match self.seq {
+            0 => FIRST,
+            1 => LAST,
+            seq => {
+                let at = seq.wrapping_mul(STEP) % LAST.abs_diff(FIRST);
+                FIRST.saturating_add_unsigned(at)
+            }
+        }
+    }
+
     /// The same with so many bytes in a field that nobody reads.
     #[must_use]
     pub fn padded(&self, bytes: usize) -> String {
@@ -132,6 +149,17 @@ mod tests {
     fn a_load_has_every_kind_of_order() {
         let kinds: std::collections::BTreeSet<_> = (0..100).map(|seq| Order::numbered(0, 0, seq).kind).collect();
         assert_eq!(kinds.len(), 3, "{kinds:?}");
+    }
+
+    #[test]
+    fn orders_are_of_every_age() {
+        let times: Vec<i64> = (0..1_000).map(|seq| Order::numbered(0, 0, seq).time()).collect();
+        let (first, last) = (-62_167_219_200_000, 253_402_300_799_999);
+        assert_eq!((times[0], times[1]), (first, last));
+        assert!(times.iter().all(|time| (first..=last).contains(time)));
+        let centuries: std::collections::BTreeSet<_> =
+            times.iter().map(|time| (time - first) / (100 * 365 * 86_400_000)).collect();
+        assert!(centuries.len() > 90, "{centuries:?}");
     }
 
     #[test]

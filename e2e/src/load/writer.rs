@@ -176,7 +176,9 @@ impl Writer {
             let headers = headers.insert(header("trace", Some(&[0_u8, 0xff][..]))).insert(header("trace", None));
             record = record.headers(headers.insert(header("", Some(&[][..]))));
         }
-        if order.seq.is_multiple_of(OLD_EVERY) {
+        if self.plan.of_any_time {
+            record = record.timestamp(order.time());
+        } else if order.seq.is_multiple_of(OLD_EVERY) {
             record = record.timestamp(1);
         }
         while let Err((error, again)) = self.producer.send(record) {

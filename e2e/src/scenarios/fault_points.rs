@@ -2,9 +2,10 @@
 
 use fencepost_oracle::Promise;
 use fencepost_oracle::reader::Tail;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ContainerStateTerminated, Pod};
 
 use super::bench::{Limits, renew};
+use super::failure::ensure;
 use super::scale::{Flow, flow, moves};
 use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
 
@@ -75,16 +76,20 @@ fn die_at_each(bench: &Bench<'_>, job: &OrdersJob, tail: &mut Tail, steps: &[&st
 /// Waits until the container has died where it should, and not otherwise.
 pub(super) fn dies(bench: &Bench<'_>, pod: &str, step: &str) -> Result<(), Failure> {
     let what = format!("the death of {pod} at {step}");
-    bench.until(pod, &what, Limits::JUDGED, |pod: Option<&Pod>| pod.is_some_and(has_aborted)).map(drop)
+    let ended = bench.until(pod, &what, Limits::JUDGED, |pod: Option<&Pod>| pod.and_then(aborted).is_some())?;
+    let last_words = ended.as_ref().and_then(aborted).and_then(|end| end.message.clone()).unwrap_or_default();
+    ensure!(last_words.contains(&format!("{step:?}")), "{pod} has not died at {step}: {last_words}");
+    Ok(())
 }
 
-fn has_aborted(pod: &Pod) -> bool {
+/// The end of a container that has crashed.
+fn aborted(pod: &Pod) -> Option<&ContainerStateTerminated> {
     /// SIGABRT, or what follows when the kernel shields the first process of a container from it.
     const ABORTED: [i32; 4] = [128 + 6, 128 + 4, 128 + 11, 128 + 5];
     let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
-    statuses.into_iter().flatten().any(|status| {
+    statuses.into_iter().flatten().find_map(|status| {
         let now = status.state.as_ref().and_then(|state| state.terminated.as_ref());
         let before = status.last_state.as_ref().and_then(|state| state.terminated.as_ref());
-        now.or(before).is_some_and(|end| ABORTED.contains(&end.exit_code))
+        now.or(before).filter(|end| ABORTED.contains(&end.exit_code))
     })
 }

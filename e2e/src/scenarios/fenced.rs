@@ -8,7 +8,7 @@ use fencepost_oracle::reader::Tail;
 use k8s_openapi::api::core::v1::Pod;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
-use super::bench::{Limits, has, message};
+use super::bench::{Limits, has, message, restarts};
 use super::failure::ensure;
 use super::scale::moves;
 use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
@@ -64,11 +64,6 @@ fn write(rival: &BaseProducer, topic: &str) -> Result<(), rdkafka::error::KafkaE
     rival.begin_transaction()?;
     rival.send(BaseRecord::<(), str>::to(topic).payload("here")).map_err(|(error, _)| error)?;
     rival.commit_transaction(PATIENCE)
-}
-
-fn restarts(pod: &Pod) -> i32 {
-    let containers = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
-    containers.into_iter().flatten().map(|container| container.restart_count).sum()
 }
 
 fn is_running(pod: &Pod) -> bool {

@@ -42,7 +42,7 @@ pub(super) fn password(bench: &Bench<'_>) -> Outcome {
 /// A new certificate and key, as cert-manager writes them long before the old ones expire. The new one carries another name: when the old
 /// name may do nothing any more, whoever goes on does so with the new files.
 pub(super) fn certificate(bench: &Bench<'_>) -> Outcome {
-    let (old, new) = (User::Worker, USER);
+    let (old, new) = (User::Renamed, USER);
     secured::certificate(bench, old)?;
     let mut running = start(bench, old, &secured::with_certificate(bench))?;
     let permissions = secured::permissions(bench, &running.job);
@@ -51,8 +51,7 @@ pub(super) fn certificate(bench: &Bench<'_>) -> Outcome {
     }
     secured::certificate(bench, new)?;
     let told = rotated(bench, &mut running, "kafka-worker")?;
-    // The last, on the cluster, others may need who have this name too.
-    for permission in permissions.iter().rev().skip(1) {
+    for permission in &permissions {
         permission.revoke(bench, old)?;
     }
     // What was committed before the brokers took notice may still arrive.

@@ -84,16 +84,43 @@ pub(super) fn taken_away(bench: &Bench<'_>) -> Outcome {
     Ok(told)
 }
 
+/// The topic of a sink is to be made, and the job may not.
+pub(super) fn topic_to_make(bench: &Bench<'_>) -> Outcome {
+    let input = bench.make_topic("orders", 2)?;
+    let load = bench.load(Plan::new(&input, 2, 2000).records(10_000))?;
+    authority(bench)?;
+    credentials(bench, User::Making, &User::Making.password())?;
+    let job = OrdersJob::new(bench);
+    for permission in permissions(bench, &job) {
+        permission.grant(bench, User::Making)?;
+    }
+    let manifest = job.manifest(bench)?;
+    let sinks = manifest.spec.pipeline.sinks.clone();
+    let mut manifest = secured(manifest, &with_password(bench))?;
+    manifest.spec.pipeline.sinks = sinks;
+    bench.apply(&manifest)?;
+    let create = Permission { operation: "Create", kind: "--topic", name: job.output.clone(), is_prefix: false };
+    let refused = bench.until_job(&job.name, "a condition that names Create", Limits::JUDGED, |job| {
+        names(job, ConditionType::BrokerCompatible, &create)
+    })?;
+    ensure!(bench.workers(&job.name)?.is_empty(), "workers were started without a topic to write to");
+    create.grant(bench, User::Making)?;
+    runs(bench, &job)?;
+    load.finish().map_err(Failure::means("write the input"))?;
+    let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
+    Ok(vec![message(&refused, ConditionType::BrokerCompatible), bench.judge(trial)?])
+}
+
 /// Mutual TLS: no password anywhere.
 pub(super) fn mutual_tls(bench: &Bench<'_>) -> Outcome {
     let input = bench.make_topic("orders", 2)?;
     bench.make_topic("purchases", 2)?;
     let load = bench.load(Plan::new(&input, 2, 2000).records(10_000))?;
     authority(bench)?;
-    certificate(bench, User::Worker)?;
+    certificate(bench, User::Certified)?;
     let job = OrdersJob::new(bench);
     for permission in permissions(bench, &job) {
-        permission.grant(bench, User::Worker)?;
+        permission.grant(bench, User::Certified)?;
     }
     bench.apply(&secured(job.manifest(bench)?, &with_certificate(bench))?)?;
     runs(bench, &job)?;

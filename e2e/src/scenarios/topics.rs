@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use fencepost_crds::conditions::ConditionType;
-use fencepost_oracle::reader::{self, Isolation, Surveyor};
+use fencepost_crds::names::LABEL_JOB;
+use fencepost_oracle::reader::{self, Isolation, Surveyor, Tail};
 use fencepost_oracle::trial::Extent;
 use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
 use serde_json::json;
 
-use super::bench::{Limits, has, message};
+use super::bench::{Limits, has, message, restarts};
 use super::failure::ensure;
 use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
 use crate::faults::PodProcess;
@@ -63,7 +65,9 @@ pub(super) fn retention_is_faster(bench: &Bench<'_>) -> Outcome {
     bench.delete_records(&input, 0, 100)?;
     bench.delete_records(&input, 1, 1700)?;
     bench.apply(&job.manifest(bench)?)?;
-    gap(bench, &job, &input, 100)
+    let mut told = waits_at_a_gap(bench, &job, &input, 100)?;
+    told.push(goes_on_behind_it(bench, &job, &input)?);
+    Ok(told)
 }
 
 /// The same in the middle of its work: the workers stand still, and when they go on, what they were to read next is gone.
@@ -74,8 +78,9 @@ pub(super) fn retention_overtakes(bench: &Bench<'_>) -> Outcome {
     bench.apply(&job.manifest(bench)?)?;
     bench.until_ready(&job.name)?;
     let mut asleep = Vec::new();
-    for worker in bench.workers(&job.name)?.into_keys() {
-        let process = PodProcess::of_pod(bench.cluster(), bench.namespace(), &worker, None);
+    let workers = bench.workers(&job.name)?;
+    for worker in workers.keys() {
+        let process = PodProcess::of_pod(bench.cluster(), bench.namespace(), worker, None);
         let pause = process.and_then(|process| process.pause());
         asleep.push(pause.map_err(Failure::means("pause a worker"))?);
     }
@@ -83,11 +88,22 @@ pub(super) fn retention_overtakes(bench: &Bench<'_>) -> Outcome {
     load.finish().map_err(Failure::means("write the input"))?;
     bench.delete_records(&input, 1, 1700)?;
     drop(asleep);
-    gap(bench, &job, &input, 0)
+    let mut told = waits_at_a_gap(bench, &job, &input, 0)?;
+    ensure!(bench.workers(&job.name)? == workers, "the gap cost a worker");
+    told.push(goes_on_behind_it(bench, &job, &input)?);
+    Ok(told)
+}
+
+/// No container has ended since its pod was made.
+fn never_restarted(bench: &Bench<'_>, job: &OrdersJob) -> Result<(), Failure> {
+    for pod in bench.pods(bench.namespace(), &format!("{LABEL_JOB}={}", job.name))? {
+        ensure!(restarts(&pod) == 0, "{} has ended {} times", pod.name_any(), restarts(&pod));
+    }
+    Ok(())
 }
 
 /// The records of partition 1 from where the job stands up to 1700 are gone.
-fn gap(bench: &Bench<'_>, job: &OrdersJob, input: &str, stands_at: i64) -> Outcome {
+fn waits_at_a_gap(bench: &Bench<'_>, job: &OrdersJob, input: &str, stands_at: i64) -> Outcome {
     let what = "a condition that names the gap";
     let degraded = bench.until_job(&job.name, what, Limits::READY, |job| {
         let told = message(job, ConditionType::Degraded);
@@ -106,10 +122,14 @@ fn gap(bench: &Bench<'_>, job: &OrdersJob, input: &str, stands_at: i64) -> Outco
         wait::until(Deadline::after(Limits::CAUGHT_UP), || Ok::<_, Failure>((position(0)? == 4000).then_some(())))?;
     ensure!(other.is_some(), "the other partition stands at {}", position(0)?);
     ensure!(position(1)? == stands_at, "records were passed over: position {}", position(1)?);
-    let trial = || bench.trial(&job.name, Meaning::purchases(&job.output)).input(input).output(&job.output);
-    let before = bench.judge(trial().extent(Extent::Committed))?;
+    let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(input).output(&job.output);
+    let before = bench.judge(trial.extent(Extent::Committed))?;
+    never_restarted(bench, job)?;
+    Ok(vec![told, before])
+}
 
-    // The person's decision: go on behind the gap.
+/// A person decides to do without the records.
+fn goes_on_behind_it(bench: &Bench<'_>, job: &OrdersJob, input: &str) -> Result<String, Failure> {
     let workers = bench.workers(&job.name)?;
     bench.kubectl(&["delete", "streamjob", &job.name, "--namespace", bench.namespace()])?;
     for worker in workers.keys() {
@@ -118,7 +138,7 @@ fn gap(bench: &Bench<'_>, job: &OrdersJob, input: &str, stands_at: i64) -> Outco
     bench.set_position(&job.name, input, 1, 1700)?;
     bench.apply(&job.manifest(bench)?)?;
     bench.until_ready(&job.name)?;
-    Ok(vec![told, before, bench.judge(trial())?])
+    bench.judge(bench.trial(&job.name, Meaning::purchases(&job.output)).input(input).output(&job.output))
 }
 
 /// Records of nearly the size that Kafka takes at most, many times that of a fetch, and without a key.
@@ -159,12 +179,7 @@ pub(super) fn compacted(bench: &Bench<'_>) -> Outcome {
     })?;
     ensure!(cleaned.is_some(), "Kafka has not compacted the topic: {left} of 60000 records are left");
     // What is judged must not change any more.
-    let topic =
-        ["--alter", "--entity-type", "topics", "--entity-name", &input, "--add-config", "cleanup.policy=delete"];
-    bench
-        .cluster()
-        .kafka_tool("org.apache.kafka.tools.ConfigCommand", &topic)
-        .map_err(Failure::means("set up a topic"))?;
+    bench.set_topic(&input, "cleanup.policy", "delete")?;
     bench.apply(&job.manifest(bench)?)?;
     bench.until_ready(&job.name)?;
     let meaning = Meaning::purchases(&job.output).dead_letters(&bad);
@@ -200,4 +215,85 @@ pub(super) fn much_of_little(bench: &Bench<'_>) -> Outcome {
         Some((customer.clone(), value))
     });
     Ok(vec![bench.judge(bench.trial(&job.name, meaning).input(&input).output(&job.output))?])
+}
+
+/// Timestamps from the year 0 to 9999, which a topic takes when it is told to, and which SQL reads as they are.
+pub(super) fn any_year(bench: &Bench<'_>) -> Outcome {
+    let job = OrdersJob { replicas: 1, ..OrdersJob::new(bench) };
+    let ages = [("message.timestamp.after.max.ms", "9223372036854775807"), ("retention.ms", "-1")];
+    let input = bench.make_topic_with("orders", 2, &ages)?;
+    bench.make_topic("purchases", 4)?;
+    let load = bench.load(Plan::new(&input, 2, 0).records(2_000).of_any_time())?;
+    load.finish().map_err(Failure::means("write the input"))?;
+    let mut manifest = job.manifest(bench)?;
+    let time = json!({"name": "at", "type": "TIMESTAMP_MS", "metadata": {"timestamp": {}}});
+    for source in &mut manifest.spec.pipeline.sources {
+        source.columns.push(serde_json::from_value(time.clone()).map_err(Failure::means("write the StreamJob"))?);
+    }
+    manifest.spec.pipeline.sql =
+        "INSERT INTO purchases SELECT src, part, seq, customer, CAST(at AS BIGINT) AS at FROM orders".to_owned();
+    bench.apply(&manifest)?;
+    let meaning = Meaning::new().branch(&job.output, |order| {
+        let Order { src, part, seq, customer, .. } = order;
+        Some((
+            customer.clone(),
+            json!({"src": src, "part": part, "seq": seq, "customer": customer, "at": order.time()}),
+        ))
+    });
+    Ok(vec![bench.judge(bench.trial(&job.name, meaning).input(&input).output(&job.output))?])
+}
+
+/// A topic that takes more from now on gets more from now on, from the same worker. When the worker has heard of it, a second pair of topics
+/// shows: their limit is raised later, and asked for together with the first.
+pub(super) fn limit_is_raised(bench: &Bench<'_>) -> Outcome {
+    const SMALL: &[(&str, &str)] = &[("max.message.bytes", "2000")];
+    let job = OrdersJob { replicas: 1, on_bad_record: "Skip", ..OrdersJob::new(bench) };
+    let input = bench.make_topic("orders", 2)?;
+    let signals = bench.make_topic("signals", 1)?;
+    bench.make_topic_with("purchases", 4, SMALL)?;
+    let echoes = bench.make_topic_with("echoes", 1, SMALL)?;
+    let mut manifest = job.manifest(bench)?;
+    let pipeline = &mut manifest.spec.pipeline;
+    let twin = pipeline.sources.first().cloned().zip(pipeline.sinks.first().cloned());
+    let (mut source, mut sink) = twin.ok_or_else(|| Failure::Expectation("the job has no source".to_owned()))?;
+    (source.name, source.kafka.topic) = ("signals".to_owned(), signals.clone());
+    (sink.name, sink.kafka.topic) = ("echoes".to_owned(), echoes.clone());
+    pipeline.sources.push(source);
+    pipeline.sinks.push(sink);
+    let enlarge = |from: &str, to: &str| {
+        format!("INSERT INTO {to} SELECT src, part, seq, customer, repeat('x', 5000) AS pad FROM {from};\n")
+    };
+    pipeline.sql = enlarge("orders", "purchases") + &enlarge("signals", "echoes");
+    bench.apply(&manifest)?;
+    bench.until_ready(&job.name)?;
+    let workers = bench.workers(&job.name)?;
+    let write = |plan: Plan| bench.load(plan)?.finish().map_err(Failure::means("write the input"));
+
+    write(Plan::new(&input, 2, 0).records(1_000))?;
+    // Nothing is expected of stream 0: all of it is read before the limit is raised.
+    let meaning = Meaning::new().branch(&job.output, |order| {
+        let Order { src, part, seq, customer, .. } = order;
+        let value = json!({"src": src, "part": part, "seq": seq, "customer": customer, "pad": "x".repeat(5_000)});
+        (*src > 0).then(|| (customer.clone(), value))
+    });
+    let trial = || bench.trial(&job.name, meaning.clone()).input(&input).output(&job.output);
+    let skipped = trial().verdict().map_err(Failure::means("read the topics"))?;
+    ensure!(skipped.holds(), "records that are too large were written: {}", skipped.summary());
+
+    let mut tail = Tail::new(&bench.connection(), &[&echoes]).map_err(Failure::means("follow the output"))?;
+    for topic in [&job.output, &echoes] {
+        bench.set_topic(topic, "max.message.bytes", "1048588")?;
+    }
+    let signal = bench.load(Plan::new(&signals, 1, 10))?;
+    let heard = wait::until(Deadline::after(Limits::READY), || {
+        let seen = tail.poll(Duration::from_millis(200)).map_err(Failure::means("follow the output"))?;
+        Ok::<_, Failure>((seen > 0).then_some(()))
+    })?;
+    ensure!(heard.is_some(), "the worker has not heard of the new limit");
+    signal.stop().map_err(Failure::means("write the input"))?;
+    write(Plan::new(&input, 2, 0).stream(1).records(1_000))?;
+    let verdict = bench.judge(trial())?;
+    ensure!(bench.workers(&job.name)? == workers, "the new limit cost a worker");
+    never_restarted(bench, &job)?;
+    Ok(vec![verdict])
 }

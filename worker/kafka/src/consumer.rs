@@ -261,11 +261,11 @@ impl Consumer {
         found.into_iter().map(|(partition, offset)| Ok((partition, offset?))).collect()
     }
 
-    /// First offset of the log of each partition, and the one after its last record; asks the brokers about all at once. A partition that
-    /// they do not tell about is left out.
+    /// First offset of the log of each partition, and the last stable offset (behind it are only records that are not decided yet); asks
+    /// the brokers about all at once. A partition that they do not tell about is left out.
     ///
     /// # Errors
-    /// When they do not answer in time.
+    /// When one of the brokers does not answer in time: librdkafka then says nothing of the others' answers.
     pub fn ends(
         &self,
         partitions: &[Partition],

@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -137,7 +137,7 @@ impl<'s> Driver<'s> {
             inbox: VecDeque::new(),
             backoff: Backoff::new(),
             waiting_until: None,
-            pacing: Pacing::new(config.commit_interval),
+            pacing: Pacing::new(config.commit_interval, config.mode()),
             next_status: Duration::ZERO,
             draining_since: None,
             exit: None,
@@ -193,9 +193,7 @@ impl<'s> Driver<'s> {
             self.tell(Event::Tick);
         }
         self.look_again(now);
-        if now >= self.limits_due {
-            self.ask_limits();
-        }
+        self.renew_limits(now);
         if now >= self.next_status {
             self.publish();
         }
@@ -399,14 +397,8 @@ impl<'s> Driver<'s> {
 
     /// Tries partitions again whose position was not in the log: an operator may have set the group's position meanwhile.
     fn look_again(&mut self, now: Duration) {
-        let due: Vec<Partition> = self.out_of_range.iter().filter(|(_, at)| **at <= now).map(|(p, _)| *p).collect();
-        for partition in due {
-            self.out_of_range.remove(&partition);
-            let next = self.machine.positions().find(|(owned, ..)| *owned == partition).and_then(|(_, _, next)| next);
-            if let Some(next) = next {
-                self.rewind(&[(partition, next)]);
-            }
-        }
+        let due: BTreeSet<Partition> = self.out_of_range.extract_if(.., |_, at| *at <= now).map(|(p, _)| p).collect();
+        self.read_again(&due);
     }
 
     fn stop(&mut self, exit: Exit) {

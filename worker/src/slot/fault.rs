@@ -17,7 +17,11 @@ pub(super) const fn reach(_point: &'static str) {}
 pub(super) fn reach(point: &'static str) {
     // `return` stands for death. The kernel ignores a SIGKILL that the first process of a container sends to itself; this ends in a
     // fault that it cannot ignore. No destructor runs, nothing is flushed, sockets are closed by the kernel.
-    fail::fail_point!(point, |_| -> () { std::process::abort() });
+    fail::fail_point!(point, |_| -> () {
+        // For whoever asks whether it was this that ended the process.
+        tracing::error!(point, "dies at a fault point");
+        std::process::abort()
+    });
 }
 
 /// Arms a place: `return` (die), `pause`, `sleep(ms)`, `off`; `10*off->return`: the eleventh time.

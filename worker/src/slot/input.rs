@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use fencepost_kafka::consumer::Trouble;
 use fencepost_kafka::error::librdkafka::Flags;
-use fencepost_kafka::error::{ErrorClass, Operation, Resource, Subject};
+use fencepost_kafka::error::{ErrorClass, Operation, Resource, Subject, chain};
 use fencepost_kafka::source::{Record, RecordBatch, Source};
 use fencepost_kafka::{ClientError, Notice};
 use fencepost_pipeline::{BadRecord, Header, OutputBatch, ProcessError, RawRecord};
 use fencepost_protocol::transactional::{self, Event, Outputs};
 use fencepost_protocol::{Offset, Partition};
 use rdkafka::types::RDKafkaErrorCode as Code;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::SlotExit;
 use super::driver::Driver;
@@ -71,19 +71,20 @@ impl Driver<'_> {
             Ok(None) => {}
             // Not in a record, so not a matter of `onBadRecord`: the same would happen again.
             Err(error) => {
-                let message = format!("the pipeline failed: {}", fencepost_kafka::error::chain(&error));
+                let message = format!("the pipeline failed: {}", chain(&error));
                 self.finish(SlotExit::Failed(message));
             }
         }
         is_dry && left.is_empty()
     }
 
-    /// Goes back to the first record of each partition that is not processed.
-    fn read_again(&mut self, left: &BTreeSet<Partition>) {
+    /// Goes back to the first record of each of the partitions that is not processed. All at once: when the consumer cannot, another one
+    /// takes its place, and begins there with everything.
+    pub(super) fn read_again(&mut self, partitions: &BTreeSet<Partition>) {
         let positions: Vec<(Partition, Offset)> = self
             .machine
             .positions()
-            .filter(|(partition, ..)| left.contains(partition))
+            .filter(|(partition, ..)| partitions.contains(partition))
             .filter_map(|(partition, _, next)| Some((partition, next?)))
             .collect();
         if !positions.is_empty() {
@@ -267,7 +268,14 @@ impl Driver<'_> {
     /// on. In either case it is tried again.
     fn positions_are_unknown(&mut self, partitions: &[Partition]) {
         let Some(consumer) = self.consumer.as_ref().filter(|_| !partitions.is_empty()) else { return };
-        let ends = consumer.ends(partitions, ENDS_WITHIN).unwrap_or_default();
+        let ends = consumer.ends(partitions, ENDS_WITHIN).unwrap_or_else(|error| {
+            info!(
+                slot = self.config.slot,
+                error = chain(&error),
+                "the brokers do not tell where partitions begin and end"
+            );
+            BTreeMap::new()
+        });
         let wanted: BTreeMap<Partition, Offset> =
             self.machine.positions().filter_map(|(partition, _, next)| Some((partition, next?))).collect();
         let now = self.clock.now();

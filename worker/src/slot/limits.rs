@@ -1,8 +1,9 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use fencepost_kafka::error::Cause;
-use fencepost_kafka::rpc::RpcError;
+use fencepost_kafka::rpc::{Cluster, RpcError};
 use fencepost_pipeline::OutputLimits;
 use tracing::info;
 
@@ -18,50 +19,56 @@ const TIMESTAMP_AFTER_MAX: &str = "message.timestamp.after.max.ms";
 pub(super) struct Limits {
     brokers: Rc<Brokers>,
     topics: Vec<String>,
-    known: BTreeMap<String, OutputLimits>,
+    told: Told,
 }
 
-/// An answer of the brokers.
-#[derive(Debug)]
+/// What the brokers have told, each topic's last answer.
+#[derive(Debug, Default)]
 pub(super) struct Told {
-    /// The limits of each topic, as they are or as they were when they were told last. Of one whose settings were never told, nothing is
-    /// taken for too much: a record must not be given up for a limit that is only assumed.
-    pub(super) limits: BTreeMap<String, OutputLimits>,
+    limits: BTreeMap<String, OutputLimits>,
     /// Topics whose settings we have no permission to read.
     pub(super) refused: BTreeMap<String, RpcError>,
 }
 
-impl Limits {
-    pub(super) fn new(brokers: Rc<Brokers>, topics: Vec<String>) -> Self {
-        Self { brokers, topics, known: BTreeMap::new() }
+impl Told {
+    /// Of a topic whose settings were never told, nothing is taken for too much: a record must not be given up for a limit that is only
+    /// assumed.
+    pub(super) fn of(&self, topic: &str) -> OutputLimits {
+        self.limits.get(topic).copied().unwrap_or(UNKNOWN)
     }
 
-    pub(super) fn ask(&mut self) -> Told {
-        let topics: Vec<&str> = self.topics.iter().map(String::as_str).collect();
-        let keys = [MAX_MESSAGE_BYTES, TIMESTAMP_TYPE, TIMESTAMP_AFTER_MAX];
-        let answers = match self.brokers.ask(async |cluster| cluster.describe_topic_configs(&topics, &keys).await) {
-            Ok(answers) => answers,
-            Err(error) => {
-                info!(error = error.report(), "the limits of the topics are not known");
-                BTreeMap::new()
+    fn hear(&mut self, topic: String, answer: Result<BTreeMap<String, String>, RpcError>) {
+        match answer {
+            Ok(settings) => {
+                self.refused.remove(&topic);
+                self.limits.insert(topic, limits(&settings));
             }
-        };
-        let mut refused = BTreeMap::new();
-        for (topic, answer) in answers {
-            match answer {
-                Ok(settings) => {
-                    self.known.insert(topic, limits(&settings));
-                }
-                Err(error) => {
-                    info!(topic, error = error.report(), "the limits of the topic are not known");
-                    if matches!(error.cause(), Cause::AuthorizationFailed(_)) {
-                        refused.insert(topic, error);
-                    }
+            Err(error) => {
+                info!(topic, error = error.report(), "the limits of the topic are not known");
+                if matches!(error.cause(), Cause::AuthorizationFailed(_)) {
+                    self.refused.insert(topic, error);
                 }
             }
         }
-        let known = |topic: &String| (topic.clone(), self.known.get(topic).copied().unwrap_or(UNKNOWN));
-        Told { limits: self.topics.iter().map(known).collect(), refused }
+    }
+}
+
+impl Limits {
+    pub(super) fn new(brokers: Rc<Brokers>, topics: Vec<String>) -> Self {
+        Self { brokers, topics, told: Told::default() }
+    }
+
+    /// Waits so long for an answer. Without one, what was told before holds.
+    pub(super) fn ask(&mut self, within: Duration) -> &Told {
+        let topics: Vec<&str> = self.topics.iter().map(String::as_str).collect();
+        let keys = [MAX_MESSAGE_BYTES, TIMESTAMP_TYPE, TIMESTAMP_AFTER_MAX];
+        let question =
+            async |cluster: &Cluster| cluster.with_call_timeout(within).describe_topic_configs(&topics, &keys).await;
+        match self.brokers.ask(question) {
+            Ok(answers) => answers.into_iter().for_each(|(topic, answer)| self.told.hear(topic, answer)),
+            Err(error) => info!(error = error.report(), "the limits of the topics are not known"),
+        }
+        &self.told
     }
 }
 
@@ -77,6 +84,8 @@ fn limits(settings: &BTreeMap<String, String>) -> OutputLimits {
 
 #[cfg(test)]
 mod tests {
+    use fencepost_kafka::error::{BrokerCode, Operation, Resource, Subject};
+
     use super::*;
 
     fn settings(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -93,6 +102,26 @@ mod tests {
     fn where_the_brokers_put_their_own_time_in_ours_does_not_matter() {
         let topic = [(MAX_MESSAGE_BYTES, "2000"), (TIMESTAMP_TYPE, "LogAppendTime"), (TIMESTAMP_AFTER_MAX, "60000")];
         assert_eq!(limits(&settings(&topic)), OutputLimits::of_topic(2000, i64::MAX));
+    }
+
+    #[test]
+    fn what_was_told_holds_until_another_answer_comes() {
+        let refusal = |code| {
+            let subject = Subject::new(Operation::DescribeConfigs, Resource::Topic("t".to_owned()));
+            RpcError::Broker { call: "DescribeConfigs", code, subject, message: None }
+        };
+        let small = || Ok(settings(&[(MAX_MESSAGE_BYTES, "2000")]));
+        let mut told = Told::default();
+        told.hear("t".to_owned(), small());
+        told.hear("t".to_owned(), Err(refusal(BrokerCode::TOPIC_AUTHORIZATION_FAILED)));
+        assert_eq!(told.of("t"), OutputLimits::of_topic(2000, i64::MAX));
+        assert_eq!(told.refused.keys().collect::<Vec<_>>(), ["t"]);
+        // Says nothing about the permission.
+        told.hear("t".to_owned(), Err(refusal(BrokerCode::REQUEST_TIMED_OUT)));
+        assert_eq!(told.refused.len(), 1);
+        told.hear("t".to_owned(), small());
+        assert!(told.refused.is_empty());
+        assert_eq!(told.of("u").max_record_bytes, usize::MAX);
     }
 
     #[test]

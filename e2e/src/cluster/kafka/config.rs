@@ -25,6 +25,12 @@ pub enum User {
     Changing,
     /// The workers of a job whose permissions are taken away, one after the other.
     Losing,
+    /// The workers of a job that may not make its topic.
+    Making,
+    /// The workers of a job that has a certificate and no password.
+    Certified,
+    /// The workers of a job whose certificate changes.
+    Renamed,
     /// Nobody in particular.
     Outsider,
 }

@@ -48,6 +48,17 @@ impl Bench<'_> {
         accepted(answers.map_err(Failure::means("add partitions"))?)
     }
 
+    /// Changes a setting of a topic.
+    ///
+    /// # Errors
+    /// When Kafka refuses.
+    pub fn set_topic(&self, topic: &str, setting: &str, value: &str) -> Result<(), Failure> {
+        let change = format!("{setting}={value}");
+        let words = ["--alter", "--entity-type", "topics", "--entity-name", topic, "--add-config", &change];
+        let told = self.cluster().kafka_tool("org.apache.kafka.tools.ConfigCommand", &words);
+        told.map(drop).map_err(Failure::means("set up a topic"))
+    }
+
     /// Removes the records of a partition below an offset, as retention does.
     ///
     /// # Errors

@@ -61,11 +61,11 @@ impl Default for ClientOptions {
 #[derive(Clone)]
 pub struct Cluster {
     inner: Arc<Inner>,
+    options: ClientOptions,
 }
 
 struct Inner {
     dialer: Dialer,
-    options: ClientOptions,
     known: Mutex<Known>,
 }
 
@@ -105,7 +105,13 @@ impl Cluster {
     /// As [`Self::new`].
     pub fn with_options(settings: ConnectionSettings, options: ClientOptions) -> Result<Self, RpcError> {
         let dialer = Dialer::new(settings, options.connect_timeout)?;
-        Ok(Self { inner: Arc::new(Inner { dialer, options, known: Mutex::default() }) })
+        Ok(Self { inner: Arc::new(Inner { dialer, known: Mutex::default() }), options })
+    }
+
+    /// The same cluster, over the same connections, whose calls take no longer than this.
+    #[must_use]
+    pub fn with_call_timeout(&self, call_timeout: Duration) -> Self {
+        Self { inner: Arc::clone(&self.inner), options: ClientOptions { call_timeout, ..self.options } }
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -113,7 +119,7 @@ impl Cluster {
     }
 
     pub(super) fn retry(&self) -> Retry {
-        Retry::new(&self.inner.options)
+        Retry::new(&self.options)
     }
 
     /// A connection to the peer: the one there is, or a new one.

@@ -5,12 +5,11 @@ use std::time::Duration;
 use fencepost_kafka::ClientError;
 use fencepost_kafka::error::{ErrorClass, Operation, Resource, Subject};
 use fencepost_kafka::producer::{Producer, Records};
-use fencepost_pipeline::{OutputBatch, OutputLimits};
+use fencepost_pipeline::OutputBatch;
 use fencepost_protocol::transactional::{Call, Class, Effect, Event};
 use tracing::{info, warn};
 
 use super::super::fencing::Verdict;
-use super::super::limits::Limits;
 use super::super::observe::Outcome;
 use super::super::stats::ErrorKey;
 use super::Driver;
@@ -24,6 +23,10 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the limits of the outputs are believed: a topic that takes more from now on is not to get its records as dead letters
 /// until the next restart.
 const LIMITS_MAX_AGE: Duration = Duration::from_secs(30);
+/// How long the brokers get to tell them.
+const LIMITS_WITHIN: Duration = Duration::from_secs(5);
+/// The same while the slot has something better to do.
+const RENEW_WITHIN: Duration = Duration::from_millis(500);
 
 impl Driver<'_> {
     pub(super) fn call(&mut self, effect: &Effect) -> Event {
@@ -102,7 +105,7 @@ impl Driver<'_> {
 
     fn open_producer(&mut self) -> Result<(), ClientError> {
         // Anew with each producer: the last one may have been given up for a record that the topic does not take any more.
-        let max_batch_bytes = self.ask_limits();
+        let max_batch_bytes = self.ask_limits(LIMITS_WITHIN);
         let settings = self.config.producer(max_batch_bytes);
         let producer = self.producer.insert(Producer::new(&settings)?);
         if settings.transactional_id.is_some() {
@@ -116,11 +119,12 @@ impl Driver<'_> {
     }
 
     /// Lets the pipeline know what the topics take, and says of how many bytes a batch may be.
-    pub(super) fn ask_limits(&mut self) -> usize {
+    fn ask_limits(&mut self, within: Duration) -> usize {
         self.limits_due = self.clock.now() + LIMITS_MAX_AGE;
-        let Some(told) = self.limits.as_mut().map(Limits::ask) else { return usize::MAX };
-        let is_refused = |key: &ErrorKey| matches!(key, ErrorKey::Output(topic) if told.refused.contains_key(topic));
-        self.stats.clear_errors(|key| matches!(key, ErrorKey::Output(_)) && !is_refused(key));
+        // Taken out, because what they tell is shown and used by the others.
+        let Some(mut limits) = self.limits.take() else { return usize::MAX };
+        let told = limits.ask(within);
+        self.stats.clear_errors(|key| matches!(key, ErrorKey::Output(topic) if !told.refused.contains_key(topic)));
         for (topic, error) in &told.refused {
             self.concern(
                 ErrorKey::Output(topic.clone()),
@@ -128,11 +132,24 @@ impl Driver<'_> {
                 error,
             );
         }
-        let max_batch_bytes = told.limits.values().map(OutputLimits::max_batch_bytes).min();
-        for (topic, limits) in told.limits {
-            self.pipeline.set_output_limits(topic, limits);
+        let mut max_batch_bytes = usize::MAX;
+        for topic in &self.config.outputs {
+            max_batch_bytes = max_batch_bytes.min(told.of(topic).max_batch_bytes());
+            self.pipeline.set_output_limits(topic.clone(), told.of(topic));
         }
-        max_batch_bytes.unwrap_or(usize::MAX)
+        self.limits = Some(limits);
+        max_batch_bytes
+    }
+
+    /// Asks for the limits again when they are old, and not while a transaction is open or the slot is to end: both would wait for brokers
+    /// that may be silent.
+    ///
+    /// The producer keeps the batch size that it has. When the topics take more now, its batches are smaller than they could be; when they
+    /// take less, they refuse one, and the producer that comes after it has the new size.
+    pub(super) fn renew_limits(&mut self, now: Duration) {
+        if now >= self.limits_due && !self.machine.has_uncommitted() && !self.shutdown.is_draining() {
+            self.ask_limits(RENEW_WITHIN);
+        }
     }
 
     fn produce(&mut self, within: Duration) -> Result<(), ClientError> {

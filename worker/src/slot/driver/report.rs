@@ -36,7 +36,7 @@ impl Driver<'_> {
         let open = std::mem::take(&mut self.open);
         self.stats.set_open_since(None);
         let took = open.ending_since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
-        self.pacing.ended(now, took);
+        self.pacing.ended(now, took, open.records_out);
         self.observe(Observation::Transaction {
             outcome,
             open_for: open.since.map_or(Duration::ZERO, |since| now.saturating_sub(since)),
