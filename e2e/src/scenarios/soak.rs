@@ -133,9 +133,9 @@ impl Soak<'_> {
         match fault {
             Fault::KillWorker => {
                 let victim = self.victim()?;
-                let before = self.lives(&victim)?;
+                let before = self.life(&victim)?;
                 // Between two lives there is nothing to kill.
-                if bench.kill(bench.namespace(), &victim)? { self.until_back(&victim, before + 1) } else { Ok(()) }
+                if bench.kill(bench.namespace(), &victim)? { self.until_back(&victim, before.as_ref()) } else { Ok(()) }
             }
             Fault::DeleteWorker => {
                 let victim = self.victim()?;
@@ -151,7 +151,7 @@ impl Soak<'_> {
                     report::detail(report::chain(&error));
                     Ok::<_, Failure>(())
                 })?;
-                self.until_back(&victim, 0)
+                self.until_back(&victim, None)
             }
             Fault::ScaleUp => self.scale(4),
             Fault::ScaleDown => self.scale(3),
@@ -204,14 +204,21 @@ impl Soak<'_> {
         brokers.into_iter().nth(number).ok_or_else(|| Failure::Expectation("there is no broker".to_owned()))
     }
 
-    fn lives(&self, worker: &str) -> Result<i32, Failure> {
+    fn life(&self, worker: &str) -> Result<Option<Life>, Failure> {
         let pods = self.bench.pods(self.bench.namespace(), &format!("{LABEL_JOB}={}", self.job.name))?;
-        Ok(pods.iter().find(|pod| pod.metadata.name.as_deref() == Some(worker)).map_or(0, restarts))
+        Ok(pods.iter().find(|pod| pod.metadata.name.as_deref() == Some(worker)).map(life))
     }
 
-    /// Ready, and started again so many times.
-    fn until_back(&self, worker: &str, lives: i32) -> Result<(), Failure> {
-        let is_back = |pod: Option<&Pod>| pod.is_some_and(|pod| is_pod_ready(pod) && restarts(pod) >= lives);
+    /// Ready, in another life: the container has started again, or, where the kubelet would let it wait, the operator has replaced the pod.
+    fn until_back(&self, worker: &str, before: Option<&Life>) -> Result<(), Failure> {
+        let is_back = |pod: Option<&Pod>| pod.is_some_and(|pod| is_pod_ready(pod) && Some(&life(pod)) != before);
         self.bench.until(worker, &format!("{worker} to be ready again"), Limits::READY, is_back).map(drop)
     }
+}
+
+/// Uid of the pod, and how often its container was started again.
+type Life = (Option<String>, i32);
+
+fn life(pod: &Pod) -> Life {
+    (pod.metadata.uid.clone(), restarts(pod))
 }
