@@ -139,6 +139,7 @@ const ALL: &[Scenario] = &[
     Scenario::plain("two-generations-of-workers-never-run-at-once", change::run),
     Scenario::plain("a-fenced-worker-stays-out-until-a-person-lets-it-in", fenced::run),
     Scenario::plain("a-death-at-any-step-of-a-transaction-is-harmless", fault_points::run).with_faults(),
+    Scenario::plain("a-death-in-an-abort-is-harmless", fault_points::aborts).with_faults(),
     Scenario::plain("a-death-around-a-commit-loses-nothing-at-least-once", fault_points::at_least_once).with_faults(),
     Scenario::plain("a-killed-worker-is-back-long-before-its-session-ends", recovery::run).alone(),
     Scenario::plain("of-two-workers-with-one-ordinal-only-the-newer-commits", zombie::awake).alone(),

@@ -89,12 +89,12 @@ pub enum Error {
 }
 
 impl Run {
-    /// Reads the line that the meter printed.
+    /// Reads the line of the meter. Before it may be what its virtual machine has to say.
     ///
     /// # Errors
     /// When it is no JSON object, or does not say what was measured.
-    pub fn read(planned: &Planned, line: &str, load_before: f64, origin: &Origin) -> Result<Self, Error> {
-        let line = line.trim();
+    pub fn read(planned: &Planned, printed: &str, load_before: f64, origin: &Origin) -> Result<Self, Error> {
+        let line = printed.trim().lines().next_back().unwrap_or_default();
         let measured: Map<String, Value> =
             serde_json::from_str(line).map_err(|source| Error::Line { line: line.to_owned(), source })?;
         let missing = |name| move || Error::Missing { name, line: line.to_owned() };
@@ -239,6 +239,15 @@ pub(super) mod tests {
         let text = serde_json::to_string(&run).unwrap();
         assert!(text.contains(r#""interval_ms":"100","#), "{text}");
         assert_eq!(serde_json::from_str::<Run>(&text).unwrap(), run);
+    }
+
+    #[test]
+    fn what_the_virtual_machine_says_first_is_passed_over() {
+        let planned = runs(&[Case::Backlog], &[Engine::Streams], &Sizes::FULL).remove(0);
+        let quiet = run(Case::Backlog, Engine::Streams, "\"p50_ms\":56");
+        let line = serde_json::to_string(&quiet.measured).unwrap();
+        let loud = format!("[0.01s][warning][perf] no file {{}}\n\n{line}\n");
+        assert_eq!(Run::read(&planned, &loud, 0.5, &origin()).unwrap(), quiet);
     }
 
     #[test]

@@ -56,10 +56,10 @@ pub(super) fn black_holes(bench: &Bench<'_>) -> Outcome {
 }
 
 /// Each broker in turn falls silent for a little longer than the client waits for an answer: it asks again, and then both copies of the
-/// request arrive.
+/// request arrive. The last silence is longer than a whole call may take.
 pub(super) fn short_silences(bench: &Bench<'_>) -> Outcome {
     run(bench, |bench, broker, tail| {
-        for silence in [10_500, 12_000, 14_000].map(Duration::from_millis) {
+        for silence in [10_500, 12_000, 17_000].map(Duration::from_millis) {
             let hole = faults::cut_off(bench.cluster(), Member::Broker(broker));
             let hole = hole.map_err(Failure::means("cut a broker off"))?;
             let end = Deadline::after(silence);

@@ -25,6 +25,9 @@ const STEPS: &[&str] = &[
 /// Where it dies when partitions change hands.
 const REBALANCES: &[&str] = &["revoked", "before-give-up", "before-resolve", "after-resolve", "before-read"];
 
+/// Where it dies while it takes a transaction back.
+const ABORTS: &[&str] = &["before-abort", "after-abort"];
+
 /// Where it dies without transactions.
 const COMMITS: &[&str] = &["after-produce", "after-flush", "before-commit-offsets", "after-commit-offsets"];
 
@@ -49,6 +52,25 @@ pub(super) fn run(bench: &Bench<'_>) -> Outcome {
     let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
     let verdict = bench.judge(trial)?;
     Ok(vec![format!("{} deaths", STEPS.len() + REBALANCES.len()), verdict])
+}
+
+/// A worker is taken out of its group in the middle of a transaction, which it then cannot commit, and dies in the abort.
+pub(super) fn aborts(bench: &Bench<'_>) -> Outcome {
+    let job = OrdersJob { image: Some(bench.worker_with_faults()?), ..OrdersJob::new(bench) };
+    let Flow { input, load, mut tail } = flow(bench, &job, 4, 1500)?;
+    for (step, ordinal) in ABORTS.iter().zip(0..) {
+        let victim = format!("orders-{ordinal}");
+        bench.arm(&victim, step, "return")?;
+        // So long that it is in a transaction when it is taken out.
+        bench.arm(&victim, "after-produce", "sleep(1000)")?;
+        bench.take_out_of_group(&job.name, ordinal)?;
+        dies(bench, &victim, step)?;
+        moves(&mut tail, &format!("after a death {step}"))?;
+        renew(bench, &job.name, &victim)?;
+    }
+    load.stop().map_err(Failure::means("write the input"))?;
+    let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
+    Ok(vec![bench.judge(trial)?])
 }
 
 /// Without transactions: what was written and not yet counted as read is written again, and nothing is lost.

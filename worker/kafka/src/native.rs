@@ -46,18 +46,18 @@ impl Native {
         let context = Box::new(Context::default());
         let conf = Conf::new(properties)?;
         let mut text = [0 as c_char; 512];
+        let opaque = std::ptr::from_ref::<Context>(&context).cast_mut().cast::<c_void>();
         // SAFETY: the configuration is valid; callbacks have the signatures that librdkafka documents; the opaque pointer is
         // the boxed context, which outlives the instance because `Drop` destroys the instance first.
         let rk = unsafe {
-            sys::rd_kafka_conf_set_opaque(
-                conf.0.as_ptr(),
-                std::ptr::from_ref::<Context>(&context).cast_mut().cast::<c_void>(),
-            );
+            sys::rd_kafka_conf_set_opaque(conf.0.as_ptr(), opaque);
             sys::rd_kafka_conf_set_log_cb(conf.0.as_ptr(), Some(context::on_log));
             sys::rd_kafka_conf_set_error_cb(conf.0.as_ptr(), Some(context::on_error));
             let rk_type = match kind {
                 Kind::Producer => {
                     sys::rd_kafka_conf_set_dr_msg_cb(conf.0.as_ptr(), Some(context::on_delivery));
+                    let name = context::INTERCEPTOR.as_ptr();
+                    sys::rd_kafka_conf_interceptor_add_on_new(conf.0.as_ptr(), name, Some(context::on_new), opaque);
                     sys::rd_kafka_type_t::RD_KAFKA_PRODUCER
                 }
                 Kind::Consumer => {
@@ -71,7 +71,11 @@ impl Native {
             return Err(ClientError::Create { message: text_of(text.as_ptr()) });
         };
         let _owned_by_the_instance = std::mem::ManuallyDrop::new(conf);
-        Ok(Self { rk, context })
+        let native = Self { rk, context };
+        if kind == Kind::Producer && !native.context.is_listening() {
+            return Err(ClientError::Create { message: "its requests cannot be counted".to_owned() });
+        }
+        Ok(native)
     }
 
     pub(crate) fn ptr(&self) -> *mut sys::rd_kafka_t {

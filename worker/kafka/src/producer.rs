@@ -5,6 +5,8 @@
 
 mod message;
 mod partitioner;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -137,8 +139,6 @@ pub struct Producer {
     sticky: Sticky,
     scratch: Vec<sys::rd_kafka_message_t>,
     transactional_id: Option<String>,
-    /// After this time librdkafka sends a request again by itself.
-    request_timeout: Duration,
     /// Makes the call that does not always come back.
     errand: Errand,
     // Dropped last: the topic handles belong to it.
@@ -163,7 +163,6 @@ impl Producer {
             sticky: Sticky::new(),
             scratch: Vec::with_capacity(CHUNK),
             transactional_id: settings.transactional_id.clone(),
-            request_timeout: settings.request_timeout(),
         })
     }
 
@@ -182,6 +181,21 @@ impl Producer {
 
     fn transactional(&self, step: &'static str, error: *mut sys::rd_kafka_error_t) -> Result<(), ClientError> {
         check_error(step, error).map_err(|error| error.about(self.subject()))
+    }
+
+    /// An error when a request was never answered that changes a transaction, in this one or one before.
+    ///
+    /// librdkafka sends a request again when it has timed out or its connection is lost, says nothing of it, and reports the success of the
+    /// second. The first may still be on its way, in a socket or at a broker that stands still, and could end the *next* transaction of
+    /// this producer: the brokers know the two only by the producer's id and epoch. So a success of which that may be true ends the use of
+    /// the producer, and the next one, which has another epoch, asks what has become of it.
+    fn asked_once(&self, step: &'static str) -> Result<(), ClientError> {
+        if self.native.context().unanswered() == 0 {
+            return Ok(());
+        }
+        let message =
+            "the client has asked more than once: a request was not answered in time, or its connection was lost";
+        Err(ClientError::call(step, Code::OperationTimedOut, message.to_owned()).about(self.subject()))
     }
 
     /// Fences every older producer of the transactional id and ends its transaction: by abort, or, when its commit is already
@@ -216,11 +230,12 @@ impl Producer {
         }
     }
 
-    /// Begins a transaction. Local: nothing is sent.
+    /// Begins a transaction. Local: nothing is sent. What librdkafka complained about before is over.
     ///
     /// # Errors
     /// When the producer is not in a state to begin.
     pub fn begin(&self) -> Result<(), ClientError> {
+        self.native.context().take_notice();
         // SAFETY: the instance is valid.
         let error = unsafe { sys::rd_kafka_begin_transaction(self.native.ptr()) };
         self.transactional("begin a transaction", error)
@@ -243,7 +258,6 @@ impl Producer {
     ) -> Result<(), ClientError> {
         const STEP: &str = "put positions into the transaction";
         let list = offset_list(offsets, topics)?;
-        let once = Once::begin(self);
         let (native, metadata) = (Arc::clone(&self.native), metadata.clone());
         let call = move || {
             // SAFETY: instance, list and metadata are valid: the call owns its part of them.
@@ -257,7 +271,7 @@ impl Producer {
             Err(ClientError::call(STEP, Code::OperationTimedOut, message))
         });
         answer.map_err(|error| error.about(self.subject()))?;
-        once.check(self, STEP)
+        self.asked_once(STEP)
     }
 
     /// Commits the transaction.
@@ -266,26 +280,32 @@ impl Producer {
     /// Of class `Unknown` when it is not known whether it is committed, or whether it was asked for once.
     pub fn commit(&self, within: Duration) -> Result<(), ClientError> {
         const STEP: &str = "commit the transaction";
-        let once = Once::begin(self);
         // SAFETY: the instance is valid.
         let error = unsafe { sys::rd_kafka_commit_transaction(self.native.ptr(), millis(within)) };
         self.transactional(STEP, error)?;
-        once.check(self, STEP)
+        self.asked_once(STEP)
     }
 
     /// Aborts the transaction and drops what was not sent yet.
     ///
     /// # Errors
-    /// When the brokers do not confirm it, or it is not known whether it was asked for once.
+    /// When the brokers do not confirm it, or it is not known whether it was asked for once; of class `Recreate` when the producer has
+    /// another epoch after it.
     pub fn abort(&self, within: Duration) -> Result<(), ClientError> {
         const STEP: &str = "abort the transaction";
-        let once = Once::begin(self);
+        let initialisations = self.native.context().initialisations();
         // SAFETY: the instance is valid.
         let error = unsafe { sys::rd_kafka_abort_transaction(self.native.ptr(), millis(within)) };
-        let result = self.transactional(STEP, error).and_then(|()| once.check(self, STEP));
+        let result = self.transactional(STEP, error).and_then(|()| self.asked_once(STEP));
         // The reports of what was dropped have been served: they say nothing about the next transaction.
         self.native.context().forget_failure();
-        result
+        result?;
+        // After some errors librdkafka raises the epoch by itself. Then this is not the producer any more that its owner knows by its epoch.
+        if self.native.context().initialisations() != initialisations {
+            let message = "the client has initialised the producer again".to_owned();
+            return Err(ClientError::call(STEP, Code::Inconsistent, message).about(self.subject()));
+        }
+        Ok(())
     }
 
     /// Waits until everything handed over is confirmed.
@@ -474,35 +494,6 @@ impl Producer {
             let code = unsafe { sys::rd_kafka_last_error() };
             ClientError::call("open a topic", code.into(), name.to_owned()).about(write_to(name))
         })
-    }
-}
-
-/// Whether librdkafka can have sent the requests of a call more than once.
-///
-/// It does when a request has timed out or its connection is lost, says nothing of it, and reports the success of the second. The first
-/// may still be on its way, in a socket or at a broker that stands still, and could end the *next* transaction of this producer: the
-/// brokers know the two only by the producer's id and epoch. So a success of which that may be true ends the use of the producer, and
-/// the next one, which has another epoch, asks what has become of it.
-#[derive(Debug)]
-struct Once {
-    started: Instant,
-    disconnections: u64,
-}
-
-impl Once {
-    fn begin(producer: &Producer) -> Self {
-        producer.serve();
-        Self { started: Instant::now(), disconnections: producer.native.context().disconnections() }
-    }
-
-    fn check(&self, producer: &Producer, step: &'static str) -> Result<(), ClientError> {
-        producer.serve();
-        let is_slow = self.started.elapsed() >= producer.request_timeout;
-        if !is_slow && producer.native.context().disconnections() == self.disconnections {
-            return Ok(());
-        }
-        let message = "the client may have asked twice: a request has timed out, or a connection was lost".to_owned();
-        Err(ClientError::call(step, Code::OperationTimedOut, message).about(producer.subject()))
     }
 }
 

@@ -24,6 +24,8 @@ use super::{Clock, Observer, Shutdown, SlotConfig, SlotExit, SlotStats};
 
 mod calls;
 mod report;
+#[cfg(test)]
+mod tests;
 
 /// Longest time in a poll while a failure is waited out.
 const IDLE_WAIT: Duration = Duration::from_millis(100);

@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use fencepost_crds::names;
+use fencepost_kafka::consumer::StaticMember;
+use fencepost_kafka::rpc::Cluster;
+use fencepost_kafka::settings::ConnectionSettings;
 use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication, TopicResult};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
@@ -81,6 +85,19 @@ impl Bench<'_> {
         let consumer: BaseConsumer = config.create().map_err(Failure::means("reach Kafka"))?;
         let list = one(topic, partition, position)?;
         consumer.commit(&list, CommitMode::Sync).map_err(Failure::means("set a position"))
+    }
+
+    /// Takes a worker out of its consumer group, as the group does itself with one that it has not heard of for too long.
+    ///
+    /// # Errors
+    /// When Kafka refuses.
+    pub fn take_out_of_group(&self, job: &str, ordinal: u32) -> Result<(), Failure> {
+        let means = "take a worker out of its group";
+        let group = format!("{}.{job}", self.namespace);
+        let member = StaticMember { instance: names::transactional_id(&group, ordinal, 0), id: None };
+        let connection = ConnectionSettings::plaintext(&self.cluster().bootstrap(), "test");
+        let kafka = Cluster::new(connection.map_err(Failure::means(means))?).map_err(Failure::means(means))?;
+        self.runtime.block_on(kafka.remove_members(&group, &[member])).map_err(Failure::means(means))
     }
 
     fn admin(&self) -> Result<AdminClient<DefaultClientContext>, Failure> {

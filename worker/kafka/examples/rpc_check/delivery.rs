@@ -12,9 +12,9 @@ use crate::{Outcome, World, ensure};
 const WAIT: Duration = Duration::from_secs(20);
 
 /// One record of a topic.
-struct One<'a> {
-    topic: &'a str,
-    value: &'a [u8],
+pub(crate) struct One<'a> {
+    pub(crate) topic: &'a str,
+    pub(crate) value: &'a [u8],
 }
 
 impl Records for One<'_> {

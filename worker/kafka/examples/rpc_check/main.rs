@@ -13,6 +13,7 @@
 #![allow(clippy::print_stdout, reason = "the output is what this program is for")]
 
 mod delivery;
+mod ended;
 mod membership;
 mod refused;
 mod topics;
@@ -161,6 +162,8 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         transactions::fencing_aborts_and_locks_out,
         transactions::many_ids_are_fenced_at_once,
         transactions::a_marker_frees_a_partition,
+        ended::readers_pass_over_empty_aborted_transactions,
+        ended::outputs_after_the_timeout_are_refused,
         delivery::a_record_that_was_refused_stays_refused,
         membership::partitions_lost_while_paused_are_read_again,
         membership::partitions_revoked_while_paused_are_read_again,

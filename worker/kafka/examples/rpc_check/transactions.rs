@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use fencepost_kafka::error::{BrokerCode, Cause};
 use fencepost_kafka::rpc::{
-    ClientOptions, Cluster, Isolation, NoCoordinatorKnowsThisProducer, OffsetSpec, Pending, TopicPartition,
-    TransactionDescription, TransactionFilter, TransactionState,
+    ClientOptions, Cluster, Isolation, NoCoordinatorKnowsThisProducer, OffsetSpec, Pending, ProducerIdentity,
+    TopicPartition, TransactionDescription, TransactionFilter, TransactionState,
 };
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -15,10 +15,10 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use crate::topics::create;
 use crate::{Outcome, World, ensure};
 
-type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
+pub(crate) type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
 
 const RECORDS: i64 = 20;
-const WAIT: Duration = Duration::from_secs(20);
+pub(crate) const WAIT: Duration = Duration::from_secs(20);
 
 /// A producer of librdkafka with a transaction that is flushed and open, over partitions 0 and 1 of the topic.
 pub(crate) fn open_transaction(world: &World, id: &str, topic: &str, group: Option<&str>) -> Fallible<BaseProducer> {
@@ -50,7 +50,7 @@ fn both(topic: &str) -> [TopicPartition; 2] {
     [TopicPartition::new(topic, 0), TopicPartition::new(topic, 1)]
 }
 
-async fn describe(cluster: &Cluster, id: &str) -> Fallible<Option<TransactionDescription>> {
+pub(crate) async fn describe(cluster: &Cluster, id: &str) -> Fallible<Option<TransactionDescription>> {
     Ok(cluster.describe_transactions(&[id.to_owned()]).await.remove(id).ok_or("no answer")??)
 }
 
@@ -60,7 +60,7 @@ async fn ends(world: &World, topic: &str, isolation: Isolation) -> Fallible<i64>
 }
 
 /// Markers are written after the coordinator has answered: waits for the partitions to be free.
-async fn stable(world: &World, topic: &str) -> Fallible<i64> {
+pub(crate) async fn stable(world: &World, topic: &str) -> Fallible<i64> {
     let deadline = tokio::time::Instant::now() + WAIT;
     loop {
         let committed = ends(world, topic, Isolation::ReadCommitted).await?;
@@ -148,6 +148,11 @@ pub async fn fencing_aborts_and_locks_out(world: &World) -> Outcome {
     create(world, &topic, 2).await?;
     let producer = tokio::task::block_in_place(|| open_transaction(world, &id, &topic, None))?;
     let open = describe(&world.cluster, &id).await?.ok_or("not known")?;
+
+    let newer = ProducerIdentity { epoch: open.producer.epoch + 1, ..open.producer };
+    let refused = world.cluster.commit_transaction(&id, newer).await;
+    let still = describe(&world.cluster, &id).await?.ok_or("not known")?;
+    ensure!(refused.is_err() && still == open, "an epoch that nobody has got {refused:?}, and left {still:?}");
 
     let ids = [id.clone()];
     let fenced =

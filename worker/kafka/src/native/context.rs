@@ -1,14 +1,19 @@
+use std::cell::Cell;
 use std::collections::VecDeque;
-use std::ffi::{c_char, c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use kafka_protocol::messages::ApiKey;
 use rdkafka::bindings as sys;
 use rdkafka::types::RDKafkaErrorCode as Code;
 use tracing::{debug, info, warn};
 
 use super::list::PartitionList;
 use super::text_of;
+
+/// Name of what listens in on requests.
+pub(super) const INTERCEPTOR: &CStr = c"fencepost";
 
 /// What the group did to the consumer. The consumer has not answered yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +49,12 @@ pub(crate) struct Context {
     changes: Mutex<VecDeque<GroupChange<(String, i32)>>>,
     notice: Mutex<Option<Notice>>,
     failure: Mutex<Option<DeliveryFailure>>,
-    disconnections: AtomicU64,
+    /// Requests that were written to a broker and not answered by it, of those that change a transaction.
+    unanswered: AtomicI64,
+    /// How often the producer was initialised.
+    initialisations: AtomicU64,
+    /// Both are counted.
+    is_listening: AtomicBool,
     is_closing: AtomicBool,
 }
 
@@ -70,9 +80,19 @@ impl Context {
         lock(&self.notice).clone()
     }
 
-    /// How often a connection was lost.
-    pub(crate) fn disconnections(&self) -> u64 {
-        self.disconnections.load(Ordering::Acquire)
+    /// Requests that change a transaction and were sent and not answered: they are under way, or there was a time-out, or their connection
+    /// has ended.
+    pub(crate) fn unanswered(&self) -> i64 {
+        self.unanswered.load(Ordering::Acquire)
+    }
+
+    pub(super) fn is_listening(&self) -> bool {
+        self.is_listening.load(Ordering::Acquire)
+    }
+
+    /// How often the brokers were asked to initialise the producer.
+    pub(crate) fn initialisations(&self) -> u64 {
+        self.initialisations.load(Ordering::Acquire)
     }
 
     /// The first record that was not delivered.
@@ -124,14 +144,92 @@ pub(super) unsafe extern "C" fn on_error(
     // SAFETY: the opaque pointer was set together with this callback.
     let context = unsafe { context(opaque) };
     let new = Notice { code: code_of(code), message: text_of(text) };
-    if matches!(new.code, Code::BrokerTransportFailure | Code::AllBrokersDown) {
-        context.disconnections.fetch_add(1, Ordering::AcqRel);
-    }
     let mut notice = lock(&context.notice);
     // "All brokers down" only repeats, without a reason, what was said about each of them.
     if new.code != Code::AllBrokersDown || notice.is_none() {
         *notice = Some(new);
     }
+}
+
+/// Has librdkafka tell of each request and each answer: what it repeats by itself, it tells nobody else.
+pub(super) unsafe extern "C" fn on_new(
+    rk: *mut sys::rd_kafka_t,
+    _: *const sys::rd_kafka_conf_t,
+    opaque: *mut c_void,
+    _: *mut c_char,
+    _: usize,
+) -> sys::rd_kafka_resp_err_t {
+    let name = INTERCEPTOR.as_ptr();
+    // SAFETY: `rk` is the instance that calls, `opaque` the context that outlives it.
+    let results = unsafe {
+        [
+            sys::rd_kafka_interceptor_add_on_request_sent(rk, name, Some(on_request_sent), opaque),
+            sys::rd_kafka_interceptor_add_on_response_received(rk, name, Some(on_response_received), opaque),
+        ]
+    };
+    let done = sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR;
+    let is_listening = results.into_iter().all(|result| result == done);
+    // SAFETY: as above.
+    unsafe { context(opaque) }.is_listening.store(is_listening, Ordering::Release);
+    done
+}
+
+unsafe extern "C" fn on_request_sent(
+    _: *mut sys::rd_kafka_t,
+    _: c_int,
+    _: *const c_char,
+    _: i32,
+    api_key: i16,
+    _: i16,
+    _: i32,
+    _: usize,
+    opaque: *mut c_void,
+) -> sys::rd_kafka_resp_err_t {
+    // SAFETY: the opaque pointer was set together with this callback.
+    let context = unsafe { context(opaque) };
+    SENDS.set(true);
+    if changes_a_transaction(api_key) {
+        context.unanswered.fetch_add(1, Ordering::AcqRel);
+    }
+    if api_key == ApiKey::InitProducerId as i16 {
+        context.initialisations.fetch_add(1, Ordering::AcqRel);
+    }
+    sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR
+}
+
+/// Also called, with an error, for a request that was given up; and for most answers a second time, by the thread that handles them, which
+/// never sends anything.
+unsafe extern "C" fn on_response_received(
+    _: *mut sys::rd_kafka_t,
+    _: c_int,
+    _: *const c_char,
+    _: i32,
+    api_key: i16,
+    _: i16,
+    _: i32,
+    _: usize,
+    _: i64,
+    error: sys::rd_kafka_resp_err_t,
+    opaque: *mut c_void,
+) -> sys::rd_kafka_resp_err_t {
+    // SAFETY: the opaque pointer was set together with this callback.
+    let context = unsafe { context(opaque) };
+    let is_answered = error == sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR;
+    if SENDS.get() && is_answered && changes_a_transaction(api_key) {
+        context.unanswered.fetch_sub(1, Ordering::AcqRel);
+    }
+    sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR
+}
+
+fn changes_a_transaction(api_key: i16) -> bool {
+    [ApiKey::AddPartitionsToTxn, ApiKey::AddOffsetsToTxn, ApiKey::TxnOffsetCommit, ApiKey::EndTxn]
+        .into_iter()
+        .any(|key| key as i16 == api_key)
+}
+
+thread_local! {
+    /// This thread sends requests: it is that of a connection.
+    static SENDS: Cell<bool> = const { Cell::new(false) };
 }
 
 pub(super) unsafe extern "C" fn on_delivery(

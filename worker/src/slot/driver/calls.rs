@@ -191,16 +191,16 @@ impl Driver<'_> {
         }
     }
 
-    fn failed(&mut self, call: Call, error: &ClientError) -> Class {
+    pub(super) fn failed(&mut self, call: Call, error: &ClientError) -> Class {
         self.held.clear();
         let key = match call {
             Call::Resolve | Call::CommitOffsets => ErrorKey::Group,
             _ => ErrorKey::Producer,
         };
         let explained = self.explain(call, error);
-        let class = self.report(key, explained.as_ref().unwrap_or(error), None);
-        // What the library calls unknown during the opening, the notice explains; for the machine it is all the same.
-        match class {
+        self.report(key, explained.as_ref().unwrap_or(error), None);
+        // Of the error itself: an explanation is for people. A commit that may have happened stays one, whatever kept it from being answered.
+        match error.class() {
             ErrorClass::Retry => Class::Retry,
             ErrorClass::Refresh => Class::Refresh,
             ErrorClass::Abort => Class::Abort,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fencepost_crds::contract::{PartitionStatus, WorkerError};
 use fencepost_kafka::ClientError;
-use fencepost_kafka::error::{ErrorClass, Operation, Resource, Subject, chain};
+use fencepost_kafka::error::{Operation, Resource, Subject, chain};
 use fencepost_kafka::rpc::RpcError;
 use fencepost_protocol::{Offset, Partition};
 use tracing::warn;
@@ -52,8 +52,8 @@ impl Driver<'_> {
         }
     }
 
-    /// Shows an error to whoever watches, and says what the machine has to be told.
-    pub(in crate::slot) fn report(&self, key: ErrorKey, error: &ClientError, subject: Option<&Subject>) -> ErrorClass {
+    /// Shows an error to whoever watches.
+    pub(in crate::slot) fn report(&self, key: ErrorKey, error: &ClientError, subject: Option<&Subject>) {
         let class = error.class();
         let group = Subject::new(Operation::Read, Resource::Group(self.config.consumer_group.clone()));
         let cause = error.cause(subject.unwrap_or(&group));
@@ -67,7 +67,6 @@ impl Driver<'_> {
         };
         let message = format!("{}. {advice}", chain(error));
         self.stats.set_error(key, WorkerError { reason: reason.to_owned(), message, at_ms: self.clock.unix_ms() });
-        class
     }
 
     /// Shows what is wrong, but does not keep the slot from going on.

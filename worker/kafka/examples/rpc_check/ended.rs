@@ -1,0 +1,126 @@
+//! Transactions that end without effect: what they leave behind, and what comes too late for them.
+
+use std::time::Duration;
+
+use fencepost_kafka::error::ErrorClass;
+use fencepost_kafka::producer::{Producer, ProducerSettings};
+use fencepost_kafka::rpc::TransactionState;
+use rdkafka::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaError;
+use rdkafka::message::Message;
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+
+use crate::delivery::One;
+use crate::topics::create;
+use crate::transactions::{Fallible, WAIT, describe, stable};
+use crate::{Outcome, World, ensure};
+
+fn client(world: &World) -> Fallible<ClientConfig> {
+    let mut config = ClientConfig::new();
+    for (key, value) in world.settings()?.librdkafka() {
+        config.set(key, value);
+    }
+    Ok(config)
+}
+
+/// Transactions that were taken back before anything was written leave a marker and no record; a reader must not take the next ones for
+/// theirs.
+pub async fn readers_pass_over_empty_aborted_transactions(world: &World) -> Outcome {
+    let (topic, id) = (world.name("empty"), world.name("empty-0-0"));
+    create(world, &topic, 2).await?;
+    // Nothing is sent before a flush.
+    let producer: BaseProducer = client(world)?.set("transactional.id", &id).set("linger.ms", "60000").create()?;
+    let send = |text: &str| {
+        producer.send(BaseRecord::<str, str>::to(&topic).partition(0).payload(text)).map_err(|(error, _)| error)
+    };
+    tokio::task::block_in_place(|| producer.init_transactions(WAIT))?;
+    let mut wanted = Vec::new();
+    for round in 0..4 {
+        producer.begin_transaction()?;
+        send("empty")?;
+        has_a_partition(world, &id).await?;
+        tokio::task::block_in_place(|| producer.abort_transaction(WAIT))?;
+        for end in ["aborted", "committed"] {
+            let text = format!("{end} {round}");
+            producer.begin_transaction()?;
+            send(&text)?;
+            tokio::task::block_in_place(|| match end {
+                "aborted" => producer.flush(WAIT).and_then(|()| producer.abort_transaction(WAIT)),
+                _ => producer.commit_transaction(WAIT),
+            })?;
+            wanted.extend((end == "committed").then_some(text));
+        }
+    }
+    let markers_and_records = 4 * (1 + 2 + 2);
+    let end = stable(world, &topic).await?;
+    ensure!(end == markers_and_records, "the log ends at {end}: some transaction was not empty, or has no marker");
+
+    let mut config = client(world)?;
+    config.set("group.id", world.name("empty")).set("enable.partition.eof", "true");
+    let consumer: BaseConsumer = config.create()?;
+    let mut all = TopicPartitionList::new();
+    all.add_partition_offset(&topic, 0, Offset::Beginning)?;
+    consumer.assign(&all)?;
+    let mut read = Vec::new();
+    loop {
+        let next =
+            tokio::task::block_in_place(|| consumer.poll(WAIT)).ok_or("nothing more is read, and there is no end")?;
+        match next {
+            Ok(message) => read.push(String::from_utf8_lossy(message.payload().unwrap_or_default()).into_owned()),
+            Err(KafkaError::PartitionEOF(_)) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    ensure!(read == wanted, "read {read:?} in place of {wanted:?}");
+    Ok(())
+}
+
+/// Waits until the transaction has a partition.
+async fn has_a_partition(world: &World, id: &str) -> Outcome {
+    let deadline = tokio::time::Instant::now() + WAIT;
+    loop {
+        let now = describe(&world.cluster, id).await?;
+        if now.as_ref().is_some_and(|now| now.state == TransactionState::Ongoing && !now.partitions.is_empty()) {
+            return Ok(());
+        }
+        ensure!(tokio::time::Instant::now() < deadline, "no partition is added: {now:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// What is written after the brokers have ended a transaction for its age is refused.
+pub async fn outputs_after_the_timeout_are_refused(world: &World) -> Outcome {
+    let (topic, id) = (world.name("late"), world.name("late-0-0"));
+    create(world, &topic, 2).await?;
+    let settings = ProducerSettings {
+        connection: world.settings()?,
+        transactional_id: Some(id.clone()),
+        transaction_timeout: Duration::from_secs(4),
+        max_batch_bytes: usize::MAX,
+    };
+    let mut producer = Producer::new(&settings)?;
+    let record = One { topic: &topic, value: b"1" };
+    tokio::task::block_in_place(|| -> Fallible<()> {
+        producer.init_transactions(WAIT)?;
+        producer.begin()?;
+        producer.produce(&record, WAIT)?;
+        Ok(producer.flush(WAIT)?)
+    })?;
+    let deadline = tokio::time::Instant::now() + WAIT;
+    loop {
+        let now = describe(&world.cluster, &id).await?.ok_or("not known")?;
+        if now.state == TransactionState::CompleteAbort {
+            break;
+        }
+        ensure!(tokio::time::Instant::now() < deadline, "the brokers let it go on: {now:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let late = tokio::task::block_in_place(|| producer.produce(&record, WAIT).and_then(|()| producer.flush(WAIT)));
+    let class = late.as_ref().err().map(fencepost_kafka::ClientError::class);
+    ensure!(class == Some(ErrorClass::Fenced), "an output that came too late got {late:?}");
+    let end = stable(world, &topic).await?;
+    ensure!(end == 2, "after a record and the marker of its abort, the log ends at {end}");
+    Ok(())
+}
