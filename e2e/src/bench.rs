@@ -12,7 +12,7 @@ use crate::command::{self, words};
 use crate::images::{self, Component};
 use crate::tools::{self, peers};
 use crate::wait::Deadline;
-use crate::{interrupt, report};
+use crate::{interrupt, paths, report};
 
 pub mod job;
 mod machine;
@@ -204,7 +204,7 @@ fn stage<'c>(
 ) -> Result<Stage<'c>, Error> {
     let version = command::run(&mut words(&worker.display().to_string(), ["--version"]))?;
     let worker_version = version.split_whitespace().last().unwrap_or("unknown").to_owned();
-    let harness = std::env::current_exe()?;
+    let harness = paths::harness();
     let shown = |path: &Path| quoted(&path.display().to_string());
     let mut command = format!("{} {WORKER_SUBCOMMAND} --program {}", shown(&harness), shown(worker));
     if let Some(samples) = samples {

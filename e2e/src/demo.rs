@@ -14,7 +14,7 @@ use nix::sys::signal::Signal;
 use crate::cluster::{self, Cluster, ClusterName};
 use crate::scenarios::Failure;
 use crate::wait::{self, Deadline};
-use crate::{interrupt, report};
+use crate::{interrupt, paths, report};
 
 mod facts;
 mod screen;
@@ -67,7 +67,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Error> {
 }
 
 fn supervise(options: &Options) -> Result<ExitCode, Error> {
-    let mut command = Command::new(std::env::current_exe()?);
+    let mut command = Command::new(paths::harness());
     command.args(["demo", "--inside", "--name", options.name.as_str(), "--rate", &options.rate.to_string()]);
     if options.keep {
         command.arg("--keep");

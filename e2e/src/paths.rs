@@ -21,6 +21,12 @@ pub fn cache() -> PathBuf {
     xdg("XDG_CACHE_HOME", ".cache")
 }
 
+/// This program, as it runs: also when the file has been built anew meanwhile, which a run of an hour may well see.
+#[must_use]
+pub fn harness() -> PathBuf {
+    PathBuf::from(format!("/proc/{}/exe", std::process::id()))
+}
+
 /// The clusters of this machine, one folder each: `$XDG_STATE_HOME/fencepost`.
 #[must_use]
 pub fn state() -> PathBuf {

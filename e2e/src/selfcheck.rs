@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::cluster::cgroup;
 use crate::cluster::process::{self, Liveness};
 use crate::cluster::{self, Cluster, ClusterName, ClusterSpec, leftovers};
-use crate::paths::RunDir;
+use crate::paths::{self, RunDir};
 use crate::wait::{self, Deadline};
 use crate::{ns, report};
 
@@ -165,7 +165,7 @@ fn has_only(cluster: &Cluster, what: &[&str]) -> Result<(), Error> {
 }
 
 fn kill_midway(name: &ClusterName, moment: &'static str) -> Result<(), Error> {
-    let mut up = Command::new(std::env::current_exe()?);
+    let mut up = Command::new(paths::harness());
     up.args(["up", "--name", name.as_str()]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut harness = up.spawn()?;
     let reached = reach(&mut harness, name, moment);

@@ -14,6 +14,7 @@ use super::{Error, chains};
 use crate::cluster::process::{self, Liveness, Program};
 use crate::cluster::topology::Member;
 use crate::cluster::{self, Cluster};
+use crate::paths;
 use crate::wait::{self, Deadline};
 
 /// The number of the queue, in the namespace of the member.
@@ -36,9 +37,8 @@ fn component(member: Member) -> String {
 pub(super) fn start(cluster: &Cluster, member: Member, delay: Duration) -> Result<(), Error> {
     stop(cluster, member)?;
     chains::fresh(cluster, member, chains::Kind::Delay)?;
-    let me = std::env::current_exe().map_err(Error::file("/proc/self/exe"))?;
     let namespace = chains::namespace(cluster, member);
-    let program = Program::new(component(member), &namespace, me).args([
+    let program = Program::new(component(member), &namespace, paths::harness()).args([
         SUBCOMMAND.to_owned(),
         "--microseconds".to_owned(),
         delay.as_micros().to_string(),
