@@ -3,8 +3,6 @@
 //! What a fault needs to be undone is a value, [`Undo`]: dropping it, or calling [`Undo::now`], undoes the fault;
 //! [`Undo::keep`] leaves it, and [`heal`] undoes every network fault of a member whoever made it.
 
-use std::path::PathBuf;
-
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -78,21 +76,6 @@ pub enum Error {
     /// The API's answer was not understood.
     #[error("the API server's answer about the pod cannot be read")]
     Answer(#[from] serde_json::Error),
-    /// A file.
-    #[error("cannot use {path}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-}
-
-impl Error {
-    fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
-        let path = path.into();
-        move |source| Self::File { path, source }
-    }
 }
 
 /// How to undo a fault.
