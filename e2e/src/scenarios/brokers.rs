@@ -1,18 +1,20 @@
 //! Three brokers: leaders and coordinators die, move, answer late or not at all, while a job runs.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fencepost_oracle::reader::Tail;
 
 use super::failure::ensure;
 use super::scale::moves_within;
+use super::soak::growth;
 use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
 use crate::cluster::topology::{Broker, Member};
 use crate::cluster::{self, Cluster};
-use crate::faults::{self, Traffic};
+use crate::faults::{self, PodProcess, Traffic};
 use crate::load::Plan;
 use crate::report;
-use crate::wait::Deadline;
+use crate::wait::{self, Deadline};
 
 /// A coordinator that falls silent is noticed by time-outs, one after the other: of the session, of requests, of calls.
 const LIMIT: Duration = Duration::from_secs(180);
@@ -101,6 +103,7 @@ fn run(bench: &Bench<'_>, disturb: fn(&Bench<'_>, Broker, &mut Tail) -> Result<(
     bench.until_ready(&job.name)?;
     let mut tail = Tail::new(&bench.connection(), &[&job.output]).map_err(Failure::means("follow the output"))?;
     moves(&mut tail, "at the start")?;
+    let threads = threads(bench, &job)?;
     let before = load.confirmed();
     let disturbed =
         bench.cluster().spec().brokers().into_iter().try_for_each(|broker| disturb(bench, broker, &mut tail));
@@ -117,5 +120,36 @@ fn run(bench: &Bench<'_>, disturb: fn(&Bench<'_>, Broker, &mut Tail) -> Result<(
     let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
     let verdict = bench.judge(trial)?;
     bench.until_ready(&job.name)?;
-    Ok(vec![verdict])
+    Ok(vec![verdict, nothing_is_left_behind(bench, &job, &threads)?])
+}
+
+/// How many threads each worker has.
+fn threads(bench: &Bench<'_>, job: &OrdersJob) -> Result<BTreeMap<String, u64>, Failure> {
+    let mut threads = BTreeMap::new();
+    for worker in bench.workers(&job.name)?.into_keys() {
+        let process = PodProcess::of_pod(bench.cluster(), bench.namespace(), &worker, None);
+        let sample = growth::read(process.map_err(Failure::means("find a process"))?.pid);
+        threads.extend(sample.map(|sample| (worker, sample.threads)));
+    }
+    Ok(threads)
+}
+
+/// Clients that did not come back from a call, and were left behind in it, have ended.
+fn nothing_is_left_behind(
+    bench: &Bench<'_>,
+    job: &OrdersJob,
+    before: &BTreeMap<String, u64>,
+) -> Result<String, Failure> {
+    /// A client has one for each broker that it has heard of, and some more.
+    const OF_NO_CLIENT: u64 = 4;
+    let mut now = BTreeMap::new();
+    let clock = Deadline::after(Duration::MAX);
+    let ended = wait::until(Deadline::after(LIMIT), || {
+        now = threads(bench, job)?;
+        let is_calm =
+            |(worker, threads): (&String, &u64)| now.get(worker).is_some_and(|now| *now <= threads + OF_NO_CLIENT);
+        Ok::<_, Failure>(before.iter().all(is_calm).then_some(()))
+    })?;
+    ensure!(ended.is_some(), "threads of the workers: {before:?} before, {now:?} now");
+    Ok(format!("threads: {before:?} before, {now:?} {} s after the end", clock.elapsed().as_secs()))
 }

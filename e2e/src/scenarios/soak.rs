@@ -18,7 +18,7 @@ use crate::faults::{self, PodProcess, Traffic};
 use crate::wait::Deadline;
 use crate::{interrupt, report};
 
-mod growth;
+pub(super) mod growth;
 
 use growth::Growth;
 

@@ -109,6 +109,9 @@ impl ProducerSettings {
                 // The limit of the topic counts, which the brokers know. They refuse what is larger.
                 ("message.max.bytes", "104857600"),
                 ("log.connection.close", "false"),
+                // A call that librdkafka does not come back from (see `send_offsets`) goes on as soon as any connection of its instance
+                // comes or goes. In one that is left behind nothing else happens, so it is this that ends it.
+                ("connections.max.idle.ms", "60000"),
             ]
             .map(|(name, value)| (name, value.to_owned())),
         );
@@ -245,7 +248,7 @@ impl Producer {
     ///
     /// librdkafka does not come back from this call while the coordinator of the group that it knows is gone, whatever time it is given
     /// (<https://github.com/confluentinc/librdkafka/issues/5456>). Then the instance is left behind with the call, and this producer is of
-    /// no use any more.
+    /// no use any more. It ends a minute or two later, when its idle connections are closed.
     ///
     /// # Errors
     /// Among others when the group has gone on to another generation, and of class `Unknown` when there is no answer within `within`.

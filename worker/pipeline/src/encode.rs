@@ -107,7 +107,9 @@ impl Gate<'_> {
     fn timestamp(&self, time: i64) -> Result<(), EncodeError> {
         let ahead = self.limits.max_timestamp_ahead_ms;
         if time < 0 {
-            return self.refuse(format_args!("timestampColumn: {time} ms is before 1970, which Kafka cannot store"));
+            return self.refuse(format_args!(
+                "timestampColumn: {time} ms is before 1970, and no message is written with such a timestamp"
+            ));
         }
         // It would write the current time in its place.
         if time == 0 {

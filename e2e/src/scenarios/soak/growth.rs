@@ -10,10 +10,10 @@ use crate::wait::Deadline;
 
 /// What a process holds at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Sample {
+pub(in crate::scenarios) struct Sample {
     /// Resident memory.
     mib: u64,
-    threads: u64,
+    pub(in crate::scenarios) threads: u64,
     files: u64,
 }
 
@@ -103,7 +103,8 @@ fn judge(name: &str, samples: &[Sample]) -> Result<String, Failure> {
     Ok(format!("{name}: {}", told.join(", ")))
 }
 
-fn read(pid: i32) -> Option<Sample> {
+/// What the process holds now; `None`: there is no such process.
+pub(in crate::scenarios) fn read(pid: i32) -> Option<Sample> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let number = |field: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(field))?;

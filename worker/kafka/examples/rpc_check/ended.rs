@@ -30,8 +30,8 @@ fn client(world: &World) -> Fallible<ClientConfig> {
 pub async fn readers_pass_over_empty_aborted_transactions(world: &World) -> Outcome {
     let (topic, id) = (world.name("empty"), world.name("empty-0-0"));
     create(world, &topic, 2).await?;
-    // Nothing is sent before a flush.
-    let producer: BaseProducer = client(world)?.set("transactional.id", &id).set("linger.ms", "60000").create()?;
+    // Nothing is sent before a flush, or the end of the linger time.
+    let producer: BaseProducer = client(world)?.set("transactional.id", &id).set("linger.ms", "5000").create()?;
     let send = |text: &str| {
         producer.send(BaseRecord::<str, str>::to(&topic).partition(0).payload(text)).map_err(|(error, _)| error)
     };

@@ -66,7 +66,8 @@ pub(super) fn read<'a>(
 ) -> Result<Cell<'a>, String> {
     match kind {
         MetadataKind::Key => record.key.map_or(Ok(Cell::Null), |key| bytes("key", key, column_type)),
-        MetadataKind::Timestamp if record.timestamp_ms < 0 => Ok(Cell::Null),
+        // A time before 1970 is one; the protocol says "none" by the last millisecond before it.
+        MetadataKind::Timestamp if record.timestamp_ms == -1 => Ok(Cell::Null),
         MetadataKind::Timestamp => Ok(Cell::BigInt(record.timestamp_ms)),
         MetadataKind::Topic => Ok(Cell::String(Cow::Borrowed(topic))),
         MetadataKind::Partition => Ok(Cell::Int(record.partition)),
