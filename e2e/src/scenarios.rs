@@ -15,6 +15,7 @@ mod drain;
 mod failure;
 mod fault_points;
 mod fenced;
+mod growth;
 mod idle;
 mod jobs;
 mod journal;

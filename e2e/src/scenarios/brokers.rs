@@ -7,8 +7,7 @@ use fencepost_oracle::reader::Tail;
 
 use super::failure::ensure;
 use super::scale::moves_within;
-use super::soak::growth;
-use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
+use super::{Bench, Failure, Meaning, OrdersJob, Outcome, growth};
 use crate::cluster::topology::{Broker, Member};
 use crate::cluster::{self, Cluster};
 use crate::faults::{self, PodProcess, Traffic};

@@ -10,6 +10,7 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use super::bench::{Limits, is_pod_ready, renew, restarts};
+use super::growth::Growth;
 use super::lab::SYSTEM;
 use super::scale::{Flow, flow, moves_within};
 use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
@@ -17,10 +18,6 @@ use crate::cluster::topology::{Broker, Member};
 use crate::faults::{self, PodProcess, Traffic};
 use crate::wait::Deadline;
 use crate::{interrupt, report};
-
-pub(super) mod growth;
-
-use growth::Growth;
 
 /// The worker that is left alone.
 const WITNESS: &str = "orders-0";

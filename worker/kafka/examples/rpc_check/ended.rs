@@ -9,7 +9,7 @@ use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
 use rdkafka::message::Message;
-use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
+use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer as _, ThreadedProducer};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
 use crate::delivery::One;
@@ -31,7 +31,8 @@ pub async fn readers_pass_over_empty_aborted_transactions(world: &World) -> Outc
     let (topic, id) = (world.name("empty"), world.name("empty-0-0"));
     create(world, &topic, 2).await?;
     // Nothing is sent before a flush, or the end of the linger time.
-    let producer: BaseProducer = client(world)?.set("transactional.id", &id).set("linger.ms", "5000").create()?;
+    let producer: ThreadedProducer<DefaultProducerContext> =
+        client(world)?.set("transactional.id", &id).set("linger.ms", "5000").create()?;
     let send = |text: &str| {
         producer.send(BaseRecord::<str, str>::to(&topic).partition(0).payload(text)).map_err(|(error, _)| error)
     };

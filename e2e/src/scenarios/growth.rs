@@ -3,17 +3,17 @@
 use std::fs;
 use std::time::Duration;
 
+use super::Failure;
+use super::failure::ensure;
 use crate::faults::PodProcess;
-use crate::scenarios::Failure;
-use crate::scenarios::failure::ensure;
 use crate::wait::Deadline;
 
 /// What a process holds at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::scenarios) struct Sample {
+pub(super) struct Sample {
     /// Resident memory.
     mib: u64,
-    pub(in crate::scenarios) threads: u64,
+    pub(super) threads: u64,
     files: u64,
 }
 
@@ -104,7 +104,7 @@ fn judge(name: &str, samples: &[Sample]) -> Result<String, Failure> {
 }
 
 /// What the process holds now; `None`: there is no such process.
-pub(in crate::scenarios) fn read(pid: i32) -> Option<Sample> {
+pub(super) fn read(pid: i32) -> Option<Sample> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let number = |field: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(field))?;
