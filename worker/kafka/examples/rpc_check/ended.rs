@@ -5,7 +5,6 @@ use std::time::Duration;
 use fencepost_kafka::error::ErrorClass;
 use fencepost_kafka::producer::{Producer, ProducerSettings};
 use fencepost_kafka::rpc::TransactionState;
-use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
 use rdkafka::message::Message;
@@ -14,16 +13,8 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
 use crate::delivery::One;
 use crate::topics::create;
-use crate::transactions::{Fallible, WAIT, describe, stable};
+use crate::transactions::{Fallible, WAIT, client, describe, stable};
 use crate::{Outcome, World, ensure};
-
-fn client(world: &World) -> Fallible<ClientConfig> {
-    let mut config = ClientConfig::new();
-    for (key, value) in world.settings()?.librdkafka() {
-        config.set(key, value);
-    }
-    Ok(config)
-}
 
 /// Transactions that were taken back before anything was written leave a marker and no record; a reader must not take the next ones for
 /// theirs.

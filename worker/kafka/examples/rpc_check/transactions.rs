@@ -20,12 +20,17 @@ pub(crate) type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
 const RECORDS: i64 = 20;
 pub(crate) const WAIT: Duration = Duration::from_secs(20);
 
-/// A producer of librdkafka with a transaction that is flushed and open, over partitions 0 and 1 of the topic.
-pub(crate) fn open_transaction(world: &World, id: &str, topic: &str, group: Option<&str>) -> Fallible<BaseProducer> {
+pub(crate) fn client(world: &World) -> Fallible<ClientConfig> {
     let mut config = ClientConfig::new();
     for (key, value) in world.settings()?.librdkafka() {
         config.set(key, value);
     }
+    Ok(config)
+}
+
+/// A producer of librdkafka with a transaction that is flushed and open, over partitions 0 and 1 of the topic.
+pub(crate) fn open_transaction(world: &World, id: &str, topic: &str, group: Option<&str>) -> Fallible<BaseProducer> {
+    let mut config = client(world)?;
     let producer: BaseProducer =
         config.clone().set("transactional.id", id).set("transaction.timeout.ms", "60000").create()?;
     producer.init_transactions(WAIT)?;
