@@ -220,8 +220,8 @@ pub(super) fn much_of_little(bench: &Bench<'_>) -> Outcome {
 /// Timestamps from the year 0 to 9999, which a topic takes when it is told to, and which SQL reads as they are.
 pub(super) fn any_year(bench: &Bench<'_>) -> Outcome {
     let job = OrdersJob { replicas: 1, ..OrdersJob::new(bench) };
-    let ages = [("message.timestamp.after.max.ms", "9223372036854775807"), ("retention.ms", "-1")];
-    let input = bench.make_topic_with("orders", 2, &ages)?;
+    let any = [("message.timestamp.after.max.ms", "9223372036854775807")];
+    let input = bench.make_topic_with("orders", 2, &any)?;
     bench.make_topic("purchases", 4)?;
     let load = bench.load(Plan::new(&input, 2, 0).records(2_000).of_any_time())?;
     load.finish().map_err(Failure::means("write the input"))?;
