@@ -28,7 +28,7 @@ mod up;
 pub type Outcome = Result<ExitCode, Box<dyn Error + Send + Sync>>;
 
 #[derive(Debug, Parser)]
-#[command(name = "fencepost-e2e", version, about, max_term_width = 120)]
+#[command(name = "fencepost-e2e", bin_name = "e2e/fp", version, about, max_term_width = 120)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -40,7 +40,7 @@ pub enum Error {
     #[error("{0} nodes: between 1 and {max} are possible", max = topology::MAX_NODES)]
     Nodes(u8),
     /// It is there already.
-    #[error("there is already a cluster {name}, or what is left of one: `fencepost-e2e down --name {name}` removes it")]
+    #[error("there is already a cluster {name}, or what is left of one: `e2e/fp down --name {name}` removes it")]
     Exists {
         /// Its name.
         name: ClusterName,

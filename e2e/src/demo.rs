@@ -82,6 +82,9 @@ fn supervise(options: &Options) -> Result<ExitCode, Error> {
         story.try_wait()
     };
     let status = wait::until(Deadline::after(Duration::MAX), probe)?;
+    if interrupt::requested() {
+        report::step("interrupted: the demo ends without a verdict");
+    }
     let code = status.and_then(|status| status.code().or_else(|| status.signal().map(|signal| 128 + signal)));
     Ok(ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }

@@ -6,9 +6,12 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
 
 use crate::cache::{self, Key};
 use crate::command::{self, run, words};
+use crate::wait::{self, Deadline};
 use crate::{paths, report};
 
 mod base;
@@ -36,7 +39,7 @@ pub enum Error {
     Distribution(String),
     /// The programs do not compile.
     #[error("cargo cannot build the programs of the images ({0})")]
-    Cargo(std::process::ExitStatus),
+    Cargo(ExitStatus),
 }
 
 impl From<cache::Error<Error>> for Error {
@@ -161,8 +164,21 @@ fn cargo(components: &[Component], more: &[&str]) -> Result<PathBuf, Error> {
     }
     // The base of the images has no zlib.
     cargo.env("CARGO_TARGET_DIR", &target).env("LIBZ_SYS_STATIC", "1");
-    let status = cargo.status().map_err(Error::file("cargo"))?;
+    let status = wait_for(&mut cargo).map_err(Error::file("cargo"))?;
     if status.success() { Ok(target.join("image")) } else { Err(Error::Cargo(status)) }
+}
+
+/// Cargo is quiet, and for the first time works for minutes: a line now and then says that it does.
+fn wait_for(cargo: &mut Command) -> io::Result<ExitStatus> {
+    const TELL_EVERY: Duration = Duration::from_secs(60);
+    let mut child = cargo.spawn()?;
+    let clock = Deadline::after(Duration::MAX);
+    loop {
+        if let Some(status) = wait::until(Deadline::after(TELL_EVERY), || child.try_wait())? {
+            return Ok(status);
+        }
+        report::detail(format!("cargo has been compiling for {} min", clock.elapsed().as_secs() / 60));
+    }
 }
 
 /// Makes the image of a program that is compiled already.

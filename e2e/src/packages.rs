@@ -34,6 +34,16 @@ pub enum Error {
         /// What to install.
         what: &'static str,
     },
+    /// A program is there, but too old.
+    #[error("`{program}` is too old ({found}): the harness needs {what}")]
+    TooOld {
+        /// The program.
+        program: &'static str,
+        /// What it says of its version.
+        found: String,
+        /// What to install.
+        what: &'static str,
+    },
 }
 
 /// A package, and a file that is there when it is installed (whoever installed it).
@@ -53,13 +63,55 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("libc6-dev", &["/usr/lib/x86_64-linux-gnu/libc.a", "/usr/lib/aarch64-linux-gnu/libc.a"]),
 ];
 
-/// Programs a user brings along.
-const TOOLCHAINS: &[(&str, &str)] = &[
-    ("go", "Go 1.24 or newer"),
-    ("java", "a JDK of version 17 or newer"),
-    ("mvn", "Maven 3"),
-    ("python3", "Python 3"),
+/// A program that a user brings along.
+struct Toolchain {
+    program: &'static str,
+    /// The arguments that make it print its version.
+    version: &'static [&'static str],
+    /// What stands before the number in that text that tells old from new.
+    before: &'static str,
+    /// The least such number.
+    least: u32,
+    what: &'static str,
+}
+
+const TOOLCHAINS: &[Toolchain] = &[
+    Toolchain { program: "go", version: &["version"], before: "go1.", least: 24, what: "Go 1.24 or newer" },
+    Toolchain {
+        program: "java",
+        version: &["--version"],
+        before: "openjdk ",
+        least: 17,
+        what: "a JDK of version 17 or newer",
+    },
+    Toolchain { program: "mvn", version: &["--version"], before: "Apache Maven ", least: 3, what: "Maven 3" },
+    Toolchain { program: "python3", version: &["--version"], before: "Python ", least: 3, what: "Python 3" },
 ];
+
+impl Toolchain {
+    fn ensure(&self) -> Result<(), Error> {
+        let Self { program, what, .. } = *self;
+        if !on_path(program) {
+            return Err(Error::Toolchain { program, what });
+        }
+        let printed = command::run(&mut words(program, self.version)).unwrap_or_default();
+        // A text that we cannot read (a Java of another maker) is no reason to stop.
+        match number_after(&printed, self.before) {
+            Some(number) if number < self.least => {
+                let found = printed.lines().next().unwrap_or_default().trim().to_owned();
+                Err(Error::TooOld { program, found, what })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The number that follows the first `before`.
+fn number_after(text: &str, before: &str) -> Option<u32> {
+    let (_, after) = text.split_once(before)?;
+    let digits = after.find(|c: char| !c.is_ascii_digit()).map_or(after, |end| after.split_at(end).0);
+    digits.parse().ok()
+}
 
 fn missing<'p>(packages: &[(&'p str, &[&str])], exists: impl Fn(&str) -> bool) -> Vec<&'p str> {
     packages.iter().filter(|(_, files)| !files.iter().any(|file| exists(file))).map(|(package, _)| *package).collect()
@@ -74,9 +126,7 @@ fn on_path(program: &str) -> bool {
 /// # Errors
 /// When something is missing and cannot be installed.
 pub fn ensure() -> Result<(), Error> {
-    if let Some((program, what)) = TOOLCHAINS.iter().find(|(program, _)| !on_path(program)) {
-        return Err(Error::Toolchain { program, what });
-    }
+    TOOLCHAINS.iter().try_for_each(Toolchain::ensure)?;
     let mut packages = missing(PACKAGES, |file| Path::new(file).exists());
     // A Python from elsewhere brings its own pip.
     packages.retain(|package| {
@@ -104,7 +154,22 @@ pub fn ensure() -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::missing;
+    use super::{TOOLCHAINS, missing, number_after};
+
+    #[test]
+    fn versions_are_read_from_what_programs_print() {
+        let printed = [
+            ("go version go1.19.8 linux/amd64", Some(19)),
+            ("openjdk 17.0.15 2025-04-15\nOpenJDK Runtime Environment (build 17.0.15+6)", Some(17)),
+            ("Apache Maven 3.8.7\nMaven home: /usr/share/maven", Some(3)),
+            ("Python 3.11.2", Some(3)),
+        ];
+        for (toolchain, (text, number)) in TOOLCHAINS.iter().zip(printed) {
+            assert_eq!(number_after(text, toolchain.before), number, "{text}");
+        }
+        assert_eq!(number_after("java 21.0.1 2023-10-17 LTS", "openjdk "), None);
+        assert_eq!(number_after("go version devel", "go1."), None);
+    }
 
     #[test]
     fn a_package_is_missing_when_none_of_its_files_is_there() {

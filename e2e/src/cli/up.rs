@@ -34,13 +34,13 @@ impl Up {
             ..ClusterSpec::default()
         };
         let cluster = Cluster::up(&spec)?;
-        report::detail(format!("kubectl: fencepost-e2e kubectl --name {} -- get pods -A", spec.name));
+        report::detail(format!("kubectl: e2e/fp kubectl --name {} -- get pods -A", spec.name));
         report::detail(format!(
             "a shell inside: nsenter --net={} env KUBECONFIG={} bash",
             cluster.namespace().path().display(),
             cluster.kubeconfig_path().display()
         ));
-        report::detail(format!("the end: fencepost-e2e down --name {}", spec.name));
+        report::detail(format!("the end: e2e/fp down --name {}", spec.name));
         Ok(ExitCode::SUCCESS)
     }
 }
