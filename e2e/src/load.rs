@@ -28,6 +28,22 @@ pub enum Error {
         /// Why.
         source: KafkaError,
     },
+    /// The topic cannot be looked up.
+    #[error("cannot look up the partitions of {topic}")]
+    Look {
+        /// The topic.
+        topic: String,
+        /// Why.
+        source: KafkaError,
+    },
+    /// The topic has fewer partitions than the plan writes to.
+    #[error("{topic} has not got {wanted} partitions")]
+    Partitions {
+        /// The topic.
+        topic: String,
+        /// What the plan needs.
+        wanted: i32,
+    },
     /// A transaction failed.
     #[error("cannot {what} a transaction on {topic}")]
     Transaction {

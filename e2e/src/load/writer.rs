@@ -1,5 +1,6 @@
 //! The thread that writes.
 
+use std::convert::Infallible;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
 
 use super::{Amount, Error, Grouping, Order, Plan, Shared, Summary};
-use crate::wait::Deadline;
+use crate::wait::{self, Deadline};
 
 /// Long enough for a broker that is stopped and started again.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -81,12 +82,33 @@ impl Writer {
     }
 
     pub(super) fn run(mut self) -> Result<Summary, Error> {
+        self.know_all_partitions()?;
         match self.plan.grouping {
             Grouping::Plain => self.plain()?,
             Grouping::Transactions { records, abort_every } => self.transactions(records, abort_every)?,
         }
         self.confirm_all()?;
         Ok(self.summary)
+    }
+
+    /// A broker tells of a new partition a little after the controller has made it, and the library refuses records for one that it
+    /// has not been told of.
+    fn know_all_partitions(&self) -> Result<(), Error> {
+        let topic = &self.plan.topic;
+        let mut last = None;
+        let known = wait::until(Deadline::after(PATIENCE), || -> Result<_, Infallible> {
+            let told = self.producer.client().fetch_metadata(Some(topic), PATIENCE).map_err(|error| last = Some(error));
+            let enough = told.is_ok_and(|told| {
+                let partitions = told.topics().first().map_or(0, |topic| topic.partitions().len());
+                usize::try_from(self.plan.partitions).is_ok_and(|wanted| partitions >= wanted)
+            });
+            Ok(enough.then_some(()))
+        });
+        match (known, last) {
+            (Ok(Some(())), _) => Ok(()),
+            (_, Some(source)) => Err(Error::Look { topic: topic.clone(), source }),
+            (_, None) => Err(Error::Partitions { topic: topic.clone(), wanted: self.plan.partitions }),
+        }
     }
 
     fn plain(&mut self) -> Result<(), Error> {
