@@ -62,6 +62,16 @@ pub(super) fn start(cluster: &Cluster, member: Member, delay: Duration) -> Resul
     chains::add(cluster, member, chains::Kind::Delay.outgoing(), &rule)
 }
 
+/// The process is there: without it, packets are counted and pass as ever.
+pub(super) fn is_held(cluster: &Cluster, member: Member) -> Result<(), Error> {
+    let holder = process::find(cluster.run_dir(), &component(member)).map_err(cluster::Error::from)?;
+    if holder.liveness() == Liveness::Gone {
+        let log = process::log_path(cluster.run_dir(), &component(member));
+        return Err(Error::NoQueue { member: member.to_string(), logs: process::log_tails(&[log], 5) });
+    }
+    Ok(())
+}
+
 /// Ends the process, if there is one. Packets it holds are lost, as on a link that fails.
 pub(super) fn stop(cluster: &Cluster, member: Member) -> Result<(), Error> {
     chains::remove(cluster, member, chains::Kind::Delay)?;

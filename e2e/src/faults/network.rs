@@ -93,11 +93,14 @@ pub fn disturb(cluster: &Cluster, member: Member, traffic: Traffic) -> Result<Un
 /// How many packets a disturbance has lost or delayed so far; `None`: of that kind nobody counts.
 ///
 /// # Errors
-/// When there is no such disturbance.
+/// When there is no such disturbance, or it has ended by itself.
 pub fn disturbed(cluster: &Cluster, member: Member, traffic: Traffic) -> Result<Option<u64>, Error> {
     let kind = match traffic {
         Traffic::Lose { .. } => Kind::Loss,
-        Traffic::Delay(_) => Kind::Delay,
+        Traffic::Delay(_) => {
+            delay::is_held(cluster, member)?;
+            Kind::Delay
+        }
         Traffic::Limit { .. } => return Ok(None),
     };
     chains::packets(cluster, member, kind).map(Some)

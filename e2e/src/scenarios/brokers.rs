@@ -6,7 +6,7 @@ use std::time::Duration;
 use fencepost_oracle::reader::Tail;
 
 use super::failure::ensure;
-use super::scale::moves_within;
+use super::recovery::Output;
 use super::{Bench, Failure, Meaning, OrdersJob, Outcome, growth};
 use crate::cluster::topology::{Broker, Member};
 use crate::cluster::{self, Cluster};
@@ -18,8 +18,33 @@ use crate::wait::{self, Deadline};
 /// A coordinator that falls silent is noticed by time-outs, one after the other: of the session, of requests, of calls.
 const LIMIT: Duration = Duration::from_secs(180);
 
+/// Partitions of the input.
+const PARTITIONS: i32 = 6;
+/// More outputs of a partition than can have been under way.
+const ENOUGH_OF_EACH: u64 = 150;
+
+/// Every partition of the input moves: a worker that waits for a broker in a call without an end would hold up its own.
 fn moves(tail: &mut Tail, when: &str) -> Result<(), Failure> {
-    moves_within(LIMIT, tail, when)
+    let deadline = Deadline::after(LIMIT);
+    while tail.poll(Duration::from_millis(1)).map_err(Failure::means("follow the output"))? > 0 {}
+    let mut left: BTreeMap<i32, u64> = (0..PARTITIONS).map(|partition| (partition, ENOUGH_OF_EACH)).collect();
+    while !left.is_empty() {
+        if deadline.passed() {
+            return Err(Failure::Late {
+                what: format!("{ENOUGH_OF_EACH} more outputs of each partition {when}"),
+                seconds: LIMIT.as_secs(),
+                last: format!("partitions and missing outputs: {left:?}"),
+            });
+        }
+        let see = |value: Option<&[u8]>| {
+            if let Some(of) = value.and_then(|value| serde_json::from_slice::<Output>(value).ok()) {
+                left.entry(of.part).and_modify(|missing| *missing = missing.saturating_sub(1));
+                left.retain(|_, missing| *missing > 0);
+            }
+        };
+        tail.poll_each(Duration::from_millis(200), see).map_err(Failure::means("follow the output"))?;
+    }
+    Ok(())
 }
 
 /// Each broker in turn is killed: whoever leads the topics, and coordinates the transactions and the group, is among them.
@@ -95,9 +120,9 @@ pub(super) fn bad_network(bench: &Bench<'_>) -> Outcome {
 
 fn run(bench: &Bench<'_>, disturb: fn(&Bench<'_>, Broker, &mut Tail) -> Result<(), Failure>) -> Outcome {
     let job = OrdersJob::new(bench);
-    let input = bench.make_topic("orders", 6)?;
+    let input = bench.make_topic("orders", PARTITIONS)?;
     bench.make_topic("purchases", 6)?;
-    let load = bench.load(Plan::new(&input, 6, 1000))?;
+    let load = bench.load(Plan::new(&input, PARTITIONS, 1000))?;
     bench.apply(&job.manifest(bench)?)?;
     bench.until_ready(&job.name)?;
     let mut tail = Tail::new(&bench.connection(), &[&job.output]).map_err(Failure::means("follow the output"))?;

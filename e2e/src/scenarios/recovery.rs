@@ -15,13 +15,13 @@ use crate::wait::Deadline;
 const KILLS: usize = 4;
 /// The brokers notice a dead member after its session timeout of 20 s. Who comes back under its old name need not wait for that.
 const LIMIT: Duration = Duration::from_secs(15);
-/// What it takes most times, on a machine that does other things too.
+/// What it takes on a machine that has nothing else to do; one of the kills may meet a busy moment.
 const USUAL: Duration = Duration::from_secs(3);
 
 /// Which input record an output is of.
 #[derive(Deserialize)]
-struct Output {
-    part: i32,
+pub(super) struct Output {
+    pub part: i32,
     seq: u64,
 }
 
@@ -62,7 +62,7 @@ pub(super) fn run(bench: &Bench<'_>) -> Outcome {
     let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
     let verdict = bench.judge(trial)?;
     let told = format!("from kill -9 to committed output of new records: {took:.1?}");
-    took.sort();
-    ensure!(took.get(KILLS / 2).is_some_and(|usual| *usual <= USUAL), "{told}: more than {USUAL:?} half of the time");
+    let slow = took.iter().filter(|took| **took > USUAL).count();
+    ensure!(slow <= 1, "{told}: {slow} took more than {USUAL:?}");
     Ok(vec![told, verdict])
 }

@@ -16,6 +16,7 @@ mod delivery;
 mod ended;
 mod membership;
 mod refused;
+mod successor;
 mod topics;
 mod transactions;
 
@@ -52,6 +53,9 @@ struct Args {
     /// Its password.
     #[arg(long)]
     weak_password: Option<String>,
+    /// What a check starts another process for: a member of the group of this topic, until it is killed.
+    #[arg(long, hide = true)]
+    hold: Option<String>,
 }
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
@@ -149,6 +153,9 @@ fn report(name: &str, took: Duration, outcome: &Outcome, failed: &mut Vec<String
 async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).init();
     let world = &World::new(Args::parse())?;
+    if let Some(topic) = &world.args.hold {
+        tokio::task::block_in_place(|| successor::hold(world, topic))?;
+    }
     let failed = &mut Vec::new();
     run!(
         world,
@@ -170,6 +177,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         membership::a_member_that_leaves_is_gone_at_once_and_its_successor_stays,
         membership::a_position_in_an_open_transaction_is_waited_for,
         membership::a_producer_waits_for_the_end_of_the_transaction_it_takes_over,
+        successor::the_new_protocol_refuses_the_successor_of_a_killed_member_until_that_is_removed,
         refused::nobody_listens,
         refused::a_topic_that_does_not_exist,
     );

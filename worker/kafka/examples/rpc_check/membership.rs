@@ -22,7 +22,7 @@ use crate::{Outcome, World, ensure};
 type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
 
 const RECORDS: usize = 20;
-const WAIT: Duration = Duration::from_secs(20);
+pub(crate) const WAIT: Duration = Duration::from_secs(20);
 
 /// A member of the group of a topic, which it reads from its beginning.
 struct Member {
@@ -104,7 +104,7 @@ fn write(world: &World, topic: &str) -> Outcome {
     Ok(producer.flush(WAIT)?)
 }
 
-async fn filled(world: &World, what: &str) -> Fallible<String> {
+pub(crate) async fn filled(world: &World, what: &str) -> Fallible<String> {
     let topic = world.name(what);
     create(world, &topic, 2).await?;
     tokio::task::block_in_place(|| write(world, &topic))?;
