@@ -33,6 +33,8 @@ pub enum Reason {
     // --- Ready
     /// All workers process.
     AllWorkersReady,
+    /// The spec asks for no workers, and there are none.
+    Suspended,
     /// Some workers do not process yet.
     WorkersNotReady,
     /// Nothing runs yet.
@@ -47,8 +49,10 @@ pub enum Reason {
     Planning,
     /// Workers are starting.
     Starting,
-    /// Workers of the old revision commit and stop.
+    /// Workers commit and stop.
     Draining,
+    /// Workers are gone; the operator takes their transactional ids from them.
+    Fencing,
     /// The number of workers changes.
     Scaling,
     /// Workers are replaced one by one, because their credentials have changed.
@@ -95,6 +99,8 @@ pub enum Reason {
     BrokerUnreachable,
     /// A Secret or a key of it is missing.
     SecretMissing,
+    /// The brokers are another cluster than the one on which the workers had their transactions.
+    OtherCluster,
     /// The brokers answered with another error.
     BrokerError,
 

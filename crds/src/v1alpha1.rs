@@ -9,7 +9,9 @@ mod status;
 mod worker;
 
 use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::{Display, IntoStaticStr};
 
 pub use self::{
     kafka::{KafkaSpec, SaslMechanism, SaslSpec, SecretKeyRef, SecretRef, TlsSpec},
@@ -19,8 +21,8 @@ pub use self::{
     },
     processing::{Guarantee, ProcessingSpec, ProtocolSpec, TransactionalProtocol},
     status::{
-        BrokerStatus, OperationStatus, OperationType, Phase, PlanStatus, RevisionStatus, SinkGuarantee,
-        StreamJobStatus, TransactionsStatus, Violation,
+        BrokerStatus, FenceStatus, FencedId, OperationStatus, OperationType, Phase, PlanStatus, ProducerStatus,
+        RevisionStatus, SinkGuarantee, StreamJobStatus, TransactionsStatus, Violation,
     },
     worker::{ImagePullPolicy, LocalObjectRef, WorkerSpec},
 };
@@ -60,6 +62,11 @@ pub use self::{
 )]
 #[serde(rename_all = "camelCase")]
 pub struct StreamJobSpec {
+    /// Whether the job runs. `Suspended`: the workers commit and go, and nothing holds readers up. `Running` goes on from the positions, if
+    /// the brokers still have them: see their `offsets.retention.minutes`.
+    #[serde(default)]
+    pub state: JobState,
+
     /// Number of workers (pods). Changed by `kubectl scale` too. More workers than input partitions leave some idle.
     #[serde(default = "default_replicas")]
     #[schemars(range(min = 1, max = 1000))]
@@ -78,6 +85,16 @@ pub struct StreamJobSpec {
     /// How the workers run.
     #[serde(default)]
     pub worker: WorkerSpec,
+}
+
+/// Whether a job runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize, Display, IntoStaticStr)]
+pub enum JobState {
+    /// It runs.
+    #[default]
+    Running,
+    /// It has no workers until it is to run again.
+    Suspended,
 }
 
 const fn default_replicas() -> i32 {

@@ -31,6 +31,7 @@ mod schema;
 mod secured;
 mod soak;
 mod steady;
+mod suspend;
 mod topics;
 mod validation;
 mod wire;
@@ -137,6 +138,8 @@ const ALL: &[Scenario] = &[
     Scenario::plain("a-topic-that-takes-more-gets-more", topics::limit_is_raised),
     Scenario::plain("at-least-once-repeats-only-after-failures", at_least_once::run),
     Scenario::plain("scaling-loses-and-repeats-nothing", scale::run),
+    Scenario::plain("a-worker-that-is-scaled-away-leaves-nothing-open", scale::leaves_nothing_open).with_faults(),
+    Scenario::plain("a-suspended-job-holds-nobody-up-and-goes-on", suspend::run).with_faults(),
     Scenario::plain("two-generations-of-workers-never-run-at-once", change::run),
     Scenario::plain("a-fenced-worker-stays-out-until-a-person-lets-it-in", fenced::run),
     Scenario::plain("a-death-at-any-step-of-a-transaction-is-harmless", fault_points::run).with_faults(),

@@ -3,18 +3,22 @@
 use std::{
     fmt::Debug,
     hash::{DefaultHasher, Hash, Hasher},
+    time::Duration,
 };
 
-use fencepost_crds::names;
+use fencepost_crds::{StreamJob, names};
 use fencepost_plan::{
-    Act, BrokerObserved, Identity, Observed, Revision,
-    build::{Children, PlanChildren, labels},
-    decide::{Cause, PlanOutcome, Replace},
+    Act, BrokerObserved, FenceObserved, Identity, Observed, Revision,
+    build::{Children, PlanChildren, labels, plan_name},
+    decide::{self, Cause, Fence, PlanOutcome, Replace},
     events::{Note, NoteKind, note},
 };
-use k8s_openapi::api::{
-    apps::v1::{ControllerRevision, StatefulSet},
-    core::v1::{ConfigMap, Pod},
+use k8s_openapi::{
+    api::{
+        apps::v1::{ControllerRevision, StatefulSet, StatefulSetSpec},
+        core::v1::{ConfigMap, Container, Pod, PodSpec, PodTemplateSpec},
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{
     Api, Resource, ResourceExt,
@@ -23,13 +27,17 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::{
-    broker,
+    broker::{self, Fenced},
     controller::Context,
     error::{Error, chain, is_conflict, is_not_found},
     memory::{JobKey, JobMemory},
 };
+
+/// How long a look at the journal allows a fence: shorter than a lease, so that nobody can have taken over and started workers meanwhile.
+const FRESH: Duration = Duration::from_secs(5);
 
 /// The acts of one decision about one job.
 pub struct Acts<'a> {
@@ -38,14 +46,22 @@ pub struct Acts<'a> {
     identity: Identity,
     key: JobKey,
     target: &'a Revision,
+    /// Of the StreamJob with the status that was decided.
+    version: Option<String>,
 }
 
 impl<'a> Acts<'a> {
     /// Acts for a job.
     #[must_use]
-    pub fn new(context: &'a Context, seen: &'a Observed, identity: Identity, target: &'a Revision) -> Self {
+    pub fn new(
+        context: &'a Context,
+        seen: &'a Observed,
+        identity: Identity,
+        target: &'a Revision,
+        version: Option<String>,
+    ) -> Self {
         let key = (identity.namespace.clone(), identity.name.clone());
-        Self { context, seen, identity, key, target }
+        Self { context, seen, identity, key, target, version }
     }
 
     /// Does one act. Returns what is worth an event.
@@ -61,6 +77,7 @@ impl<'a> Acts<'a> {
             Act::ScaleToZero { name, uid, resource_version } => {
                 self.scale_to_zero(&name, &uid, &resource_version).await?;
             }
+            Act::Fence(fence) => return self.fence(*fence).await,
             Act::Apply { children, seen } => self.apply(*children, seen).await?,
             Act::Replace(replace) => return self.replace(replace).await,
             Act::ForgetRevisions(names) => {
@@ -82,12 +99,19 @@ impl<'a> Acts<'a> {
     async fn plan(&self, children: &PlanChildren) -> Result<(), Error> {
         tracing::info!(pod = children.pod.name_any(), "the worker image plans the pipeline");
         self.create(&children.config_map, "create the ConfigMap of the plan pod").await?;
-        self.create(&children.pod, "create the plan pod").await
+        let params = PostParams { field_manager: Some(names::MANAGER.to_owned()), ..PostParams::default() };
+        match self.api::<Pod>().create(&params, &children.pod).await {
+            Ok(_) => Ok(()),
+            // Whose it is shows the next look.
+            Err(kube::Error::Api(status)) if status.is_already_exists() => Err(Error::Changed("the plan pod")),
+            Err(source) => Err(Error::act("create the plan pod", "a child", source)),
+        }
     }
 
     async fn delete_plan(&self, name: &str, uid: Option<String>, outcome: PlanOutcome) -> Result<(), Error> {
-        self.delete::<Pod>(name, uid, "delete the plan pod").await?;
+        // The pod last: as long as it is there, whoever takes over from a killed operator sees that both have to go.
         self.delete::<ConfigMap>(name, None, "delete the ConfigMap of the plan pod").await?;
+        self.delete::<Pod>(name, uid, "delete the plan pod").await?;
         self.context.metrics.planned(outcome);
         if outcome == PlanOutcome::Failed {
             self.with_memory(|memory| memory.plan_failed(self.target));
@@ -153,6 +177,35 @@ impl<'a> Acts<'a> {
             .map_err(|source| Error::act("stop the workers", "the StatefulSet", source))
     }
 
+    /// Brokers that refuse are reported by `Degraded`, and asked again with the next decision.
+    ///
+    /// Brokers know no precondition, so the journal is looked at once more: whoever has changed it may have started workers with these ids. That look
+    /// counts for a moment only: this process may stand still after it, and somebody else take over.
+    async fn fence(&self, fence: Fence) -> Result<Option<Note>, Error> {
+        let until = Instant::now() + FRESH;
+        let jobs = self.api::<StreamJob>();
+        let there = jobs.get_metadata_opt(&self.identity.name).await;
+        let there = there.map_err(|source| Error::Read { what: "the StreamJob", source: Box::new(source) })?;
+        if there.and_then(|job| job.resource_version()) != self.version {
+            return Err(Error::Changed("the StreamJob"));
+        }
+        let Fenced { ids, failed } =
+            broker::fence(&self.context.client, self.context.broker.as_ref(), &self.key.0, &fence, until).await;
+        let told = (!ids.is_empty()).then(|| {
+            let aborted = match decide::open(&ids) {
+                0 => "no transaction was open".to_owned(),
+                1 => "1 open transaction is aborted".to_owned(),
+                open => format!("{open} open transactions are aborted"),
+            };
+            let text = format!("{} transactional ids of workers that are gone are fenced, {aborted}", ids.len());
+            note(NoteKind::Normal, "IdsFenced", "Fence", &text)
+        });
+        let Fence { operation, ordinals, .. } = fence;
+        let observed = FenceObserved { operation, ordinals, at: self.context.now(), done: ids, failed };
+        self.with_memory(|memory| memory.fenced(observed));
+        Ok(told)
+    }
+
     async fn apply(&self, children: Children, seen: Option<String>) -> Result<(), Error> {
         let now = self.context.now();
         let digest = digest(&children);
@@ -165,14 +218,33 @@ impl<'a> Acts<'a> {
         self.patch(&children.service, "apply the Service").await?;
         self.patch(&children.disruption_budget, "apply the PodDisruptionBudget").await?;
         let mut stateful_set = children.stateful_set;
-        stateful_set.metadata.resource_version = seen;
+        // With none seen there is no version to expect, and an apply would go over one that somebody else has made meanwhile.
+        let version = match seen {
+            Some(seen) => seen,
+            None => Box::pin(self.claim(&stateful_set)).await?,
+        };
+        stateful_set.metadata.resource_version = Some(version);
         self.patch(&stateful_set, "apply the StatefulSet").await?;
         self.prune(&children.config_map.name_any()).await
     }
 
-    /// Other children have one name for ever. ConfigMaps carry the revision; when this runs, no worker of another revision lives.
+    /// Creates the StatefulSet without workers, which fails when there is one. It has only what every apply names too: a field that is left to the
+    /// creation belongs to it for ever, and an apply that does not want it any more could not remove it.
+    async fn claim(&self, wanted: &StatefulSet) -> Result<String, Error> {
+        let what = "create the StatefulSet";
+        self.refuse_foreign(wanted).await?;
+        let params = PostParams { field_manager: Some(names::MANAGER.to_owned()), ..PostParams::default() };
+        let made = self.api::<StatefulSet>().create(&params, &without_workers(wanted)).await;
+        let made = made.map_err(|source| Error::act(what, "the StatefulSet", source))?;
+        Ok(made.resource_version().unwrap_or_default())
+    }
+
+    /// Other children have one name for ever. ConfigMaps carry the revision; when this runs, no worker of another revision lives. Those of plan pods
+    /// are left over when the operator was killed before it made the pod.
     async fn prune(&self, keep: &str) -> Result<(), Error> {
-        let selector = labels::revision_selector_text(&self.identity.name);
+        let planning = plan_name(&self.identity.name, self.target);
+        let keep = [keep, planning.as_str()];
+        let selector = labels::job_selector_text(&self.identity.name);
         let found = self
             .api::<ConfigMap>()
             .list(&ListParams::default().labels(&selector))
@@ -180,7 +252,7 @@ impl<'a> Acts<'a> {
             .map_err(|source| Error::Read { what: "ConfigMaps", source: Box::new(source) })?;
         for old in found.items {
             let name = old.name_any();
-            if name != keep && self.identity.owns(old.owner_references()) {
+            if !keep.contains(&name.as_str()) && self.identity.owns(old.owner_references()) {
                 self.delete::<ConfigMap>(&name, old.uid(), "delete the ConfigMap of an old revision").await?;
             }
         }
@@ -284,6 +356,39 @@ impl<'a> Acts<'a> {
             Err(error) if is_not_found(&error) || is_conflict(&error) => Ok(()),
             Err(source) => Err(Error::act(what, "a child", source)),
         }
+    }
+}
+
+/// What can never change in a StatefulSet, and the least of a template that the API server takes.
+fn without_workers(wanted: &StatefulSet) -> StatefulSet {
+    let spec = wanted.spec.clone().unwrap_or_default();
+    let container = |container: &Container| Container {
+        name: container.name.clone(),
+        image: container.image.clone(),
+        ..Container::default()
+    };
+    let containers = spec.template.spec.iter().flat_map(|pod| &pod.containers).map(container).collect();
+    let template = PodTemplateSpec {
+        metadata: Some(ObjectMeta { labels: spec.selector.match_labels.clone(), ..ObjectMeta::default() }),
+        spec: Some(PodSpec { containers, ..PodSpec::default() }),
+    };
+    StatefulSet {
+        metadata: ObjectMeta {
+            name: wanted.metadata.name.clone(),
+            labels: wanted.metadata.labels.clone(),
+            owner_references: wanted.metadata.owner_references.clone(),
+            ..ObjectMeta::default()
+        },
+        spec: Some(StatefulSetSpec {
+            replicas: Some(0),
+            pod_management_policy: spec.pod_management_policy,
+            selector: spec.selector,
+            service_name: spec.service_name,
+            template,
+            update_strategy: spec.update_strategy,
+            ..StatefulSetSpec::default()
+        }),
+        status: None,
     }
 }
 

@@ -229,15 +229,17 @@ async fn step(
     let decision = decide(&seen)?;
 
     // First the journal, then the acts.
-    status::write(&context.client, &seen.job, &decision.status).await?;
-    context.metrics.job(key, seen.job.spec.replicas, &decision.status);
+    let version = status::write(&context.client, &seen.job, &decision.status).await?;
+    let fence = decision.status.transactions.as_ref().and_then(|transactions| transactions.last_fence.as_ref());
+    context.memory.with(key, &uid, |memory| memory.fence_journaled(fence));
+    context.metrics.job(key, decision.replicas, &decision.status);
     for note in decision.notes {
         context.publish(fresh, note).await;
     }
     // Before the acts: making topics makes the answer out of date.
     let ask_again =
         context.memory.with(key, &uid, |memory| memory.broker_judged(decision.brokers_allow, context.now()));
-    let acts = Acts::new(context, &seen, identity, &target);
+    let acts = Acts::new(context, &seen, identity, &target, version);
     let mut failed = None;
     for act in decision.acts {
         match acts.perform(act).await {

@@ -1,5 +1,5 @@
 //! What the operator remembers between reconciliations of a job. Nothing here is needed for correctness: after a restart a backoff
-//! begins anew, brokers are asked again, children are applied once more.
+//! begins anew, brokers are asked again, children are applied once more, ids are fenced once more.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -7,9 +7,9 @@ use std::{
     time::Duration,
 };
 
-use fencepost_crds::contract::WorkerError;
+use fencepost_crds::{contract::WorkerError, v1alpha1::FenceStatus};
 use fencepost_plan::{
-    BrokerObserved, Fingerprints, Replacement, Revision, backoff,
+    BrokerObserved, FenceObserved, Fingerprints, Replacement, Revision, backoff,
     decide::READY_LONG_ENOUGH,
     pods::{PodFacts, elapsed},
     secrets::SecretKeys,
@@ -44,6 +44,7 @@ pub struct JobMemory {
     workers: Option<(Timestamp, BTreeMap<String, WorkerError>)>,
     secrets: Option<(SecretKeys, Timestamp, Fingerprints)>,
     applied: Option<(Timestamp, u64)>,
+    fence: Option<FenceObserved>,
     refused_act: Option<String>,
     refused_children: Option<(Revision, Timestamp, String)>,
     failures: u32,
@@ -210,6 +211,23 @@ impl JobMemory {
     pub fn refused_children(&self, revision: &Revision, now: Timestamp) -> Option<String> {
         let (refused, at, message) = self.refused_children.as_ref()?;
         (refused == revision && elapsed(*at, now) < TRY_AGAIN).then(|| message.clone())
+    }
+
+    /// The newest fence, unless one of these workers has taken its id again.
+    pub fn fence(&mut self, pods: &[PodFacts]) -> Option<FenceObserved> {
+        self.fence = self.fence.take().filter(|fence| !fence.is_over(pods));
+        self.fence.clone()
+    }
+
+    /// A fence was tried.
+    pub fn fenced(&mut self, fence: FenceObserved) {
+        self.fence = Some(fence.after(self.fence.take()));
+    }
+
+    /// The journal has the newest fence: what comes later is another one, whatever its name.
+    pub fn fence_journaled(&mut self, newest: Option<&FenceStatus>) {
+        let journaled = newest.and_then(|newest| newest.operation.as_ref());
+        self.fence = self.fence.take().filter(|fence| Some(&fence.operation) != journaled);
     }
 
     /// What the API server refused last.

@@ -5,7 +5,6 @@ use fencepost_crds::{StreamJob, names};
 use fencepost_plan::{
     AcceptedRevision, BrokerObserved, Fingerprints, Observed, PlanObserved, PlanPod, Revision,
     build::labels,
-    pods::PodFacts,
     revision::{self, newest_first, revision_of},
     secrets::SecretKeys,
 };
@@ -47,12 +46,13 @@ pub async fn observe(context: &Context, job: StreamJob) -> Result<(Observed, Rev
         worker_errors(context, &key, &uid, &pods),
         answers(context, &namespace, plan_pods),
     );
-    let facts: Vec<PodFacts> = pods.iter().map(PodFacts::of).collect();
+    let facts = fencepost_plan::pods::workers(&pods);
     let remembered = context.memory.with(&key, &uid, |memory| {
         let refusals = (memory.refused_act(), memory.refused_children(&target, now));
-        (memory.plan_failures(&target), memory.replacements(&facts, job.spec.replicas, now), refusals)
+        let replacements = memory.replacements(&facts, job.spec.replicas, now);
+        (memory.plan_failures(&target), replacements, memory.fence(&facts), refusals)
     });
-    let (failures, replacements, (refused_act, refused_children)) = remembered;
+    let (failures, replacements, fence, (refused_act, refused_children)) = remembered;
     let seen = Observed {
         now,
         settings: context.settings.clone(),
@@ -66,6 +66,7 @@ pub async fn observe(context: &Context, job: StreamJob) -> Result<(Observed, Rev
         worker_errors,
         replacements,
         secrets,
+        fence,
         refused_act,
         refused_children,
     };

@@ -55,7 +55,12 @@ pub const PERMISSIONS: &[Permission] = &[
         REPLACE,
         "keep the accepted revisions of a spec, so that a refused newer one changes nothing",
     ),
-    watched("", "pods", REPLACE, "plan pods; prove that old workers are gone; replace workers that crash"),
+    watched(
+        "",
+        "pods",
+        &["list", "watch", "create", "delete"],
+        "plan pods; prove that old workers are gone; replace workers that crash",
+    ),
     watched("", "pods/log", &["get"], "read the answer of a plan pod"),
     watched("", "configmaps", REPLACE, "hand the resolved job to workers and plan pods"),
     watched("", "services", APPLY, "give workers stable names"),

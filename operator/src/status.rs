@@ -9,25 +9,16 @@ use serde_json::json;
 
 use crate::error::{Error, is_conflict};
 
-/// Whether the status had to be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Written {
-    /// It had changed.
-    Yes,
-    /// It says the same already.
-    Unchanged,
-}
-
-/// Writes a status, if it differs from what the object has.
+/// Writes a status, if it differs from what the object has. Gives the resource version of the object that has it.
 ///
 /// The patch carries the resource version that was read: when anyone changed the object since, another operator included,
 /// it is refused, nothing is done, and everything is looked at again.
 ///
 /// # Errors
 /// [`Error::Changed`], or the API server does not answer.
-pub async fn write(client: &Client, job: &StreamJob, status: &StreamJobStatus) -> Result<Written, Error> {
+pub async fn write(client: &Client, job: &StreamJob, status: &StreamJobStatus) -> Result<Option<String>, Error> {
     if job.status.as_ref() == Some(status) {
-        return Ok(Written::Unchanged);
+        return Ok(job.resource_version());
     }
     let api = Api::<StreamJob>::namespaced(client.clone(), &job.namespace().unwrap_or_default());
     let patch = json!({
@@ -42,7 +33,7 @@ pub async fn write(client: &Client, job: &StreamJob, status: &StreamJobStatus) -
     });
     let params = PatchParams::apply(names::MANAGER).force();
     match api.patch_status(&job.name_any(), &params, &Patch::Apply(&patch)).await {
-        Ok(_) => Ok(Written::Yes),
+        Ok(written) => Ok(written.resource_version()),
         Err(error) if is_conflict(&error) => Err(Error::Changed("the StreamJob")),
         Err(error) => Err(Error::Status(Box::new(error))),
     }

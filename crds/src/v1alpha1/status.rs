@@ -76,11 +76,13 @@ pub enum Phase {
     Running,
     /// The workers of the old revision are finishing.
     Draining,
+    /// No worker runs, as the spec asks.
+    Suspended,
     /// Needs a change of the spec or of the world around it.
     Stalled,
 }
 
-/// Revisions are hashes of the spec without `replicas`.
+/// Revisions are hashes of the spec without `replicas` and `state`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RevisionStatus {
@@ -131,6 +133,10 @@ pub enum OperationType {
     Restart,
     /// The number of workers changes.
     Scale,
+    /// All workers stop, because the spec asks for it.
+    Suspend,
+    /// A suspended job starts again.
+    Resume,
     /// Workers are replaced one by one, because their credentials have changed.
     Rotate,
 }
@@ -165,6 +171,70 @@ pub struct TransactionsStatus {
     /// The largest number of workers that ever ran: ids of ordinals below it may exist at the brokers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ids_high_water: Option<i32>,
+    /// The largest number of slots that a worker ever had.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slots_high_water: Option<i32>,
+    /// Ids of ordinals below this may have an open transaction. It falls only after the ids above it were fenced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ids_in_use: Option<i32>,
+    /// The Kafka cluster on which the ids were used last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster_id: Option<String>,
+    /// The newest fence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_fence: Option<FenceStatus>,
+}
+
+/// A fence: ids were taken from producers that may still be somewhere. Their open transactions are aborted, and whatever they
+/// write from then on is refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FenceStatus {
+    /// The operation that it was a step of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operation: Option<String>,
+    /// When it was done, RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+    /// Number of ids.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ids: Option<i32>,
+    /// Ids with an open transaction, which is aborted now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open: Option<i32>,
+    /// The ids, at most the first 100.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fenced: Vec<FencedId>,
+    /// Why it was given up: the cluster that has the ids could not be reached, and the job has left it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// An id that was fenced.
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FencedId {
+    /// The transactional id.
+    pub id: String,
+    /// Who had it, and the state of the last transaction. Absent: the brokers did not know the id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<ProducerStatus>,
+    /// Who has it now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<ProducerStatus>,
+}
+
+/// A producer, as the brokers name it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ProducerStatus {
+    /// Producer id.
+    pub producer_id: i64,
+    /// Epoch of the producer.
+    pub producer_epoch: i32,
+    /// The brokers' word for the state of its transaction, such as `Ongoing`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
 }
 
 /// What the brokers said.

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use fencepost_crds::StreamJob;
+use fencepost_crds::v1alpha1::{FenceStatus, FencedId, OperationStatus, ProducerStatus};
 use fencepost_oracle::reader::Tail;
 
-use super::bench::epoch;
+use super::bench::{Limits, epoch, is_answered};
 use super::failure::ensure;
 use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
 use crate::load::{Load, Plan};
@@ -35,6 +37,61 @@ pub(super) fn run(bench: &Bench<'_>) -> Outcome {
     load.stop().map_err(Failure::means("write the input"))?;
     let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
     Ok(vec![bench.judge(trial)?])
+}
+
+/// A worker that is scaled away dies in a transaction that the brokers would keep open for ten minutes, and with it positions which the
+/// worker that is left needs. The operator ends it. A new version begins with the same for the ids of all workers that ever were.
+pub(super) fn leaves_nothing_open(bench: &Bench<'_>) -> Outcome {
+    let mut job = OrdersJob {
+        transaction_timeout: Some("10m"),
+        image: Some(bench.worker_with_faults()?),
+        ..OrdersJob::new(bench)
+    };
+    let Flow { input, load, mut tail } = flow(bench, &job, 4, 1500)?;
+    moves(&mut tail, "before the workers become fewer")?;
+    bench.arm("orders-1", "before-commit", "1*sleep(600000)")?;
+    bench.scale(&job.name, 1)?;
+    let is_over = |job: &StreamJob| is_answered(job) && job.spec.replicas == 1 && operation(job).is_none();
+    let scaled = bench.until_job(&job.name, "the end of the scaling", Limits::READY, is_over)?;
+    let fence = fence_of(&scaled)?;
+    ensure!(
+        fence.ids == Some(1)
+            && fence.open == Some(1)
+            && fence.operation.as_ref().is_some_and(|id| id.starts_with("scale-")),
+        "one id with an open transaction was to be fenced: {fence:?}"
+    );
+    // Nothing but the fence ends the transaction within that time.
+    moves(&mut tail, "from the worker that is left")?;
+
+    job.replicas = 1;
+    job.version = 2;
+    bench.apply(&job.manifest(bench)?)?;
+    let changed = bench.until_job(&job.name, "the next epoch", Limits::READY, |job| epoch(job) == 2)?;
+    let again = fence_of(&changed)?;
+    let raised = |id: &FencedId| {
+        let epoch = |producer: &Option<ProducerStatus>| producer.as_ref().map(|it| (it.producer_id, it.producer_epoch));
+        epoch(&id.before) < epoch(&id.after)
+    };
+    ensure!(
+        again.operation.as_deref() == Some("restart-2") && again.ids == Some(2) && again.fenced.iter().all(raised),
+        "the ids of both workers that ever were are to be fenced before the next epoch: {again:?}"
+    );
+    bench.until_ready(&job.name)?;
+    moves(&mut tail, "from the new version")?;
+    load.stop().map_err(Failure::means("write the input"))?;
+    let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
+    Ok(vec![bench.judge(trial)?])
+}
+
+fn operation(job: &StreamJob) -> Option<&OperationStatus> {
+    job.status.as_ref()?.operation.as_ref()
+}
+
+/// The newest fence.
+pub(super) fn fence_of(job: &StreamJob) -> Result<FenceStatus, Failure> {
+    let transactions = job.status.as_ref().and_then(|status| status.transactions.as_ref());
+    let fence = transactions.and_then(|transactions| transactions.last_fence.clone());
+    fence.ok_or_else(|| Failure::Expectation("the status tells of no fence".to_owned()))
 }
 
 /// A job of orders at work.

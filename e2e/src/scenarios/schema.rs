@@ -11,11 +11,12 @@ use crate::paths;
 /// What is wrong, where, the wrong value, and a part of what the API server must say.
 type Wrong = (&'static str, &'static str, fn() -> Value, &'static str);
 
-const WRONG: [Wrong; 22] = [
+const WRONG: [Wrong; 23] = [
     ("no bootstrap servers", "/spec/kafka/bootstrapServers", || Value::Null, "bootstrapServers"),
     ("bootstrap servers without a port", "/spec/kafka/bootstrapServers", || json!("kafka"), "bootstrapServers"),
     ("a prefix with a space", "/spec/kafka/transactionalIdPrefix", || json!("my prefix"), "transactionalIdPrefix"),
     ("no workers", "/spec/replicas", || json!(0), "replicas"),
+    ("a state that is none", "/spec/state", || json!("Paused"), "state"),
     ("too many workers", "/spec/replicas", || json!(1001), "replicas"),
     ("no slots", "/spec/worker", || json!({"slots": 0}), "slots"),
     ("an unknown guarantee", "/spec/processing/guarantee", || json!("AtMostOnce"), "guarantee"),

@@ -6,13 +6,15 @@
 //!                         └─▶ brokers, topics ──┘
 //!
 //!  rollout:   nothing runs ──────────────────────────▶ epoch 1 journaled ──▶ children applied
-//!             another revision runs ──▶ Draining ──▶ all old pods gone ──▶ epoch+1 journaled ──▶ children applied
+//!             another revision runs ──▶ Draining ──▶ all old pods gone ──▶ Fencing ──▶ epoch+1 journaled ──▶ children applied
+//!             suspended          ──▶ Draining ──▶ all pods gone ──▶ Fencing ──▶ no revision journaled as running
 //!             the same revision runs ────────────────────────────────────────────────────────▶ children applied
 //! ```
 //!
 //! The journal is `status`: it is written before the acts of the same decision are done, and each act is idempotent. So the operator
 //! may be killed anywhere: the next decision starts from what is really there.
 
+pub(crate) mod fence;
 mod gates;
 mod repair;
 mod rollout;
@@ -22,12 +24,13 @@ mod tests;
 
 use std::time::Duration;
 
-use fencepost_crds::{names, v1alpha1::StreamJobStatus};
-use k8s_openapi::api::{apps::v1::ControllerRevision, core::v1::Pod};
-use kube_core::ResourceExt;
+use fencepost_crds::v1alpha1::StreamJobStatus;
+use k8s_openapi::api::apps::v1::ControllerRevision;
 use thiserror::Error;
 
+pub(crate) use self::rollout::{restart_id, scale_id, settled_pods, suspend_id};
 pub use self::{
+    fence::{Fence, Fencing, open},
     gates::{BrokerGate, Gates, SpecGate},
     repair::{Cause, READY_LONG_ENOUGH, Replace},
     rollout::{Foreign, Progress, Step},
@@ -36,7 +39,7 @@ use crate::{
     build::{BuildError, Children, PlanChildren},
     events::{self, Note},
     observed::Observed,
-    pods::PodFacts,
+    pods::{self, PodFacts},
     report,
     revision::{Identity, NotStored, RunSpec, newest_first, revision_of},
     validate::TopicToCreate,
@@ -86,6 +89,8 @@ pub enum Act {
         /// It must not have changed since it was seen.
         resource_version: String,
     },
+    /// Take transactional ids from workers that are gone.
+    Fence(Box<Fence>),
     /// Apply all children, the StatefulSet last, and delete those that are no longer wanted.
     Apply {
         /// The children.
@@ -122,6 +127,8 @@ pub struct Decision {
     pub notes: Vec<Note>,
     /// When to look again if nothing else happens.
     pub look_again: Duration,
+    /// Workers that are wanted.
+    pub replicas: i32,
     /// Whether the brokers allow the newest spec, once they answered: how soon they are worth asking again.
     pub brokers_allow: bool,
 }
@@ -151,18 +158,11 @@ impl<'a> Case<'a> {
             target_is_accepted: ranked.first().is_some_and(|newest| newest.revision == revision),
             target,
             identity,
-            pods: seen.pods.iter().filter(|pod| is_worker(pod)).map(PodFacts::of).collect(),
+            pods: pods::workers(&seen.pods),
             old: seen.job.status.clone().unwrap_or_default(),
             seen,
         })
     }
-}
-
-/// Made by a StatefulSet, or with an epoch as only the operator gives it. Somebody's own pod with our labels, such as a copy for
-/// debugging, is none: it must neither stop the job nor be waited for.
-fn is_worker(pod: &Pod) -> bool {
-    pod.annotations().contains_key(names::ANNOTATION_EPOCH)
-        || pod.owner_references().iter().any(|owner| owner.kind == "StatefulSet")
 }
 
 /// Decides.
@@ -182,7 +182,9 @@ pub fn decide(seen: &Observed) -> Result<Decision, DecideError> {
     let mut acts = gates.acts;
     acts.extend(progress.acts);
     acts.extend(repairs.acts);
-    Ok(Decision { status, acts, notes, look_again, brokers_allow })
+    // Brokers may take their time, and nothing else needs their answer.
+    acts.sort_by_key(|act| matches!(act, Act::Fence(_)));
+    Ok(Decision { status, acts, notes, look_again, brokers_allow, replicas: progress.replicas })
 }
 
 /// Nothing else happens for long only when all is well; workers are asked for their state at this pace.
@@ -195,11 +197,19 @@ const WAITING: Duration = Duration::from_secs(3);
 const AT_ONCE: Duration = Duration::from_millis(20);
 
 fn look_again(gates: &Gates, progress: &Progress, repairs: &repair::Repairs) -> Duration {
+    // What came of a fence is looked at at once; one that failed is tried again.
+    let fences = progress.acts.iter().any(|act| matches!(act, Act::Fence(_))) && progress.fencing.failed.is_none();
     let rollout = match progress.step {
+        _ if fences => AT_ONCE,
         Step::Accepting => AT_ONCE,
-        Step::Draining { .. } | Step::Starting | Step::Scaling | Step::Rotating { .. } | Step::Blocked(_) => WAITING,
+        Step::Draining { .. }
+        | Step::Fencing { .. }
+        | Step::Starting
+        | Step::Scaling
+        | Step::Rotating { .. }
+        | Step::Blocked(_) => WAITING,
         Step::Running => STEADY,
-        Step::Nothing => IDLE,
+        Step::Nothing | Step::Suspended => IDLE,
     };
     let gate = gates.look_again.unwrap_or(IDLE);
     repairs.look_again.into_iter().fold(rollout.min(gate), Duration::min)

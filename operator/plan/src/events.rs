@@ -58,6 +58,7 @@ pub fn between(old: &StreamJobStatus, new: &StreamJobStatus) -> Vec<Note> {
         }
     }
     notes.extend(warnings(old, new));
+    notes.extend(given_up(old, new));
     notes.extend(stalled(old, new));
     notes.extend(operation(old, new));
     notes.extend(ready(old, new));
@@ -85,6 +86,14 @@ fn warnings(old: &StreamJobStatus, new: &StreamJobStatus) -> Option<Note> {
     let remarks = remark(after)?;
     (before.and_then(remark).as_ref() != Some(&remarks))
         .then(|| note(NoteKind::Warning, "SpecWarning", "Validate", &remarks))
+}
+
+/// A fence that was not done.
+fn given_up(old: &StreamJobStatus, new: &StreamJobStatus) -> Option<Note> {
+    let newest = |status: &StreamJobStatus| status.transactions.as_ref()?.last_fence.clone();
+    let fence = newest(new).filter(|fence| newest(old).as_ref() != Some(fence))?;
+    let text = format!("ids on a cluster that the job has left are not fenced: {}", fence.error?);
+    Some(note(NoteKind::Warning, "FenceGivenUp", "Fence", &text))
 }
 
 /// The reasons that have no condition of their own.

@@ -32,8 +32,8 @@ mod testing;
 pub use self::{
     decide::{Act, Decision, decide},
     observed::{
-        BrokerFacts, BrokerFailure, BrokerLimits, BrokerObserved, Observed, PlanObserved, PlanPod, Replacement,
-        Settings, TopicFacts,
+        BrokerFacts, BrokerFailure, BrokerLimits, BrokerObserved, FenceObserved, Observed, PlanObserved, PlanPod,
+        Replacement, Settings, TopicFacts,
     },
     revision::{AcceptedRevision, Identity, Revision, RunSpec},
     secrets::Fingerprints,

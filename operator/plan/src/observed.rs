@@ -1,18 +1,19 @@
 //! Everything that a decision may depend on.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use fencepost_crds::{
     StreamJob,
     conditions::Reason,
     contract::{PlanReport, WorkerError},
+    v1alpha1::FencedId,
 };
 use k8s_openapi::{
     api::{apps::v1::StatefulSet, core::v1::Pod},
     jiff::Timestamp,
 };
 
-use crate::{revision::AcceptedRevision, secrets::Fingerprints};
+use crate::{pods::PodFacts, revision::AcceptedRevision, secrets::Fingerprints};
 
 /// How the operator was installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +50,8 @@ pub struct Observed {
     pub replacements: BTreeMap<String, Replacement>,
     /// Fingerprints of the Secrets that could be read just now.
     pub secrets: Fingerprints,
+    /// The newest fence of this operator, unless a worker with a fenced id lives.
+    pub fence: Option<FenceObserved>,
     /// What the API server said when it refused to try the children of the newest spec.
     pub refused_children: Option<String>,
     /// What the API server said when it refused an act of the decision before.
@@ -131,6 +134,39 @@ impl BrokerFailure {
     #[must_use]
     pub const fn needs_a_person(&self) -> bool {
         !matches!(self.reason, Reason::BrokerUnreachable | Reason::BrokerError)
+    }
+}
+
+/// What came of a fence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FenceObserved {
+    /// The operation that it was a step of.
+    pub operation: String,
+    /// The workers whose ids were to be fenced.
+    pub ordinals: Range<u32>,
+    /// When it was tried last.
+    pub at: Timestamp,
+    /// The ids that are fenced.
+    pub done: Vec<FencedId>,
+    /// Why the last try did not fence all that it was to.
+    pub failed: Option<BrokerFailure>,
+}
+
+impl FenceObserved {
+    /// A worker lives whose ids were fenced: it has taken them again.
+    #[must_use]
+    pub fn is_over(&self, workers: &[PodFacts]) -> bool {
+        workers.iter().any(|worker| worker.ordinal.is_none_or(|ordinal| self.ordinals.contains(&ordinal)))
+    }
+
+    /// With what an earlier try of the same has done.
+    #[must_use]
+    pub fn after(mut self, earlier: Option<Self>) -> Self {
+        let same = |earlier: &Self| earlier.operation == self.operation && earlier.ordinals == self.ordinals;
+        if let Some(earlier) = earlier.filter(same) {
+            self.done.splice(0..0, earlier.done);
+        }
+        self
     }
 }
 

@@ -43,6 +43,17 @@ pub struct PodFacts {
     pub backing_off: bool,
 }
 
+/// The workers among pods with our labels: made by a StatefulSet, or with an epoch as only the operator gives it. Somebody's own pod, such as a
+/// copy for debugging, is none: it must neither stop the job nor be waited for.
+#[must_use]
+pub fn workers(pods: &[Pod]) -> Vec<PodFacts> {
+    let is_worker = |pod: &&Pod| {
+        pod.annotations().contains_key(names::ANNOTATION_EPOCH)
+            || pod.owner_references().iter().any(|owner| owner.kind == "StatefulSet")
+    };
+    pods.iter().filter(is_worker).map(PodFacts::of).collect()
+}
+
 /// Why a pod cannot start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {

@@ -5,14 +5,14 @@ mod conditions;
 
 use fencepost_crds::{
     conditions::clamp,
-    v1alpha1::{
-        BrokerStatus, OperationStatus, OperationType, Phase, RevisionStatus, StreamJobStatus, TransactionsStatus,
-    },
+    v1alpha1::{BrokerStatus, OperationStatus, OperationType, Phase, RevisionStatus, StreamJobStatus},
 };
+
+use k8s_openapi::jiff::Timestamp;
 
 use crate::{
     build::labels,
-    decide::{Case, Gates, Progress, Step},
+    decide::{Case, Gates, Progress, Step, fence, restart_id, scale_id, suspend_id},
     observed::{BrokerFacts, BrokerObserved},
 };
 
@@ -34,7 +34,7 @@ pub(crate) fn status(case: &Case<'_>, gates: &Gates, progress: &Progress) -> Str
         }),
         plan: gates.plan.clone().or_else(|| old.plan.clone()),
         operation: operation(case, progress),
-        transactions: transactions(case, progress),
+        transactions: Some(fence::journal(case, progress)),
         broker: broker(case),
         guarantees: gates.guarantees.clone().unwrap_or_else(|| old.guarantees.clone()),
         replicas: Some(count(case.pods.len())),
@@ -49,9 +49,10 @@ pub(crate) fn status(case: &Case<'_>, gates: &Gates, progress: &Progress) -> Str
 
 fn phase(progress: &Progress, verdict: conditions::Verdict) -> Phase {
     match (&progress.step, verdict) {
-        (Step::Draining { .. }, _) => Phase::Draining,
+        (Step::Draining { .. } | Step::Fencing { .. }, _) => Phase::Draining,
         (_, conditions::Verdict { stalled: true, .. }) => Phase::Stalled,
         (_, conditions::Verdict { all_work: true, .. }) => Phase::Running,
+        (Step::Suspended, _) => Phase::Suspended,
         (Step::Nothing | Step::Accepting | Step::Blocked(_), _) if progress.epoch.is_none() => Phase::Pending,
         (Step::Running | Step::Scaling | Step::Rotating { .. }, _) => Phase::Running,
         _ => Phase::Starting,
@@ -72,16 +73,23 @@ fn operation(case: &Case<'_>, progress: &Progress) -> Option<OperationStatus> {
     let operation_type = progress.operation?;
     let step = match progress.step {
         Step::Draining { .. } => "Draining",
+        Step::Fencing { .. } => "Fencing",
         Step::Scaling => "Scaling",
         Step::Rotating { .. } => "Rotating",
-        Step::Starting | Step::Running | Step::Accepting | Step::Nothing | Step::Blocked(_) => "Starting",
+        Step::Starting | Step::Running | Step::Suspended | Step::Accepting | Step::Nothing | Step::Blocked(_) => {
+            "Starting"
+        }
     };
     let epoch = progress.epoch.unwrap_or(0);
     let id = match operation_type {
-        OperationType::Scale => format!("scale-{epoch}-{}", case.seen.job.metadata.generation.unwrap_or(0)),
-        // Draining still has the old epoch; both steps belong to the start of the next one.
-        OperationType::Restart if step == "Draining" => format!("restart-{}", epoch.saturating_add(1)),
-        OperationType::Restart => format!("restart-{epoch}"),
+        OperationType::Scale => scale_id(case, epoch),
+        // These steps still have the old epoch, and belong to the start of the next one.
+        OperationType::Restart if matches!(progress.step, Step::Draining { .. } | Step::Fencing { .. }) => {
+            restart_id(epoch.saturating_add(1))
+        }
+        OperationType::Restart => restart_id(epoch),
+        OperationType::Resume => format!("resume-{epoch}"),
+        OperationType::Suspend => suspend_id(epoch),
         OperationType::Start => format!("start-{epoch}"),
         OperationType::Rotate => under_way(case, OperationType::Rotate)
             .unwrap_or_else(|| format!("rotate-{epoch}-{}", case.seen.now.as_second())),
@@ -91,27 +99,20 @@ fn operation(case: &Case<'_>, progress: &Progress) -> Option<OperationStatus> {
         id,
         operation_type: Some(operation_type),
         step: Some(step.to_owned()),
-        started_at: before
-            .and_then(|old| old.started_at.clone())
-            .or_else(|| Some(case.seen.now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())),
+        started_at: before.and_then(|old| old.started_at.clone()).or_else(|| Some(time(case.seen.now))),
         last_error: case.seen.refused_act.as_deref().map(|message| clamp(message, LAST_ERROR_LIMIT)),
     })
+}
+
+/// RFC 3339, in whole seconds.
+pub(crate) fn time(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// The id of the operation that is under way, if it is of this type.
 fn under_way(case: &Case<'_>, operation_type: OperationType) -> Option<String> {
     let old = case.old.operation.as_ref().filter(|old| old.operation_type == Some(operation_type));
     old.map(|old| old.id.clone())
-}
-
-/// The mark rises before more workers are asked for, so that it covers every id that ever reached a broker.
-fn transactions(case: &Case<'_>, progress: &Progress) -> Option<TransactionsStatus> {
-    let old = case.old.transactions.as_ref().and_then(|old| old.ids_high_water);
-    let now = progress.epoch.map(|_| progress.replicas);
-    Some(TransactionsStatus {
-        prefix: Some(case.target.resolved.transactional_id_prefix.clone()),
-        ids_high_water: old.into_iter().chain(now).max(),
-    })
 }
 
 /// What the brokers said last stays when they do not answer.

@@ -1,8 +1,13 @@
-//! Revisions: hashes of a spec without `replicas`, and what each of them runs.
+//! Revisions: hashes of a spec without `replicas` and `state`, and what each of them runs.
 
 use std::{collections::BTreeMap, fmt};
 
-use fencepost_crds::{StreamJob, StreamJobSpec, contract::ResolvedJob, names, resolve, v1alpha1::WorkerSpec};
+use fencepost_crds::{
+    StreamJob, StreamJobSpec,
+    contract::ResolvedJob,
+    names, resolve,
+    v1alpha1::{JobState, WorkerSpec},
+};
 use k8s_openapi::{
     api::apps::v1::ControllerRevision,
     apimachinery::pkg::{apis::meta::v1::OwnerReference, runtime::RawExtension},
@@ -18,7 +23,7 @@ use crate::{build::labels, secrets::SecretKeys};
 /// Number of bytes of the hash in a name: ten hexadecimal digits.
 const HASH_BYTES: usize = 5;
 
-/// Hash of a spec without `replicas`.
+/// Hash of a spec without `replicas` and `state`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Revision(String);
@@ -27,9 +32,10 @@ impl Revision {
     /// The hash of a spec. Equal specs give equal hashes whatever the order of their fields.
     #[must_use]
     pub fn hash(spec: &StreamJobSpec) -> Self {
-        let mut value = serde_json::to_value(without_replicas(spec)).unwrap_or_default();
+        let mut value = serde_json::to_value(spec).unwrap_or_default();
         if let Some(object) = value.as_object_mut() {
             object.remove("replicas");
+            object.remove("state");
         }
         let mut text = String::new();
         write_canonical(&value, &mut text);
@@ -56,10 +62,9 @@ impl fmt::Display for Revision {
     }
 }
 
-fn without_replicas(spec: &StreamJobSpec) -> StreamJobSpec {
-    let mut spec = spec.clone();
-    spec.replicas = 1;
-    spec
+/// The spec without what makes no other revision: how many workers run, and whether any do.
+fn essence(spec: &StreamJobSpec) -> StreamJobSpec {
+    StreamJobSpec { replicas: 1, state: JobState::default(), ..spec.clone() }
 }
 
 /// JSON with sorted keys: the order must not depend on how `serde_json` was built.
@@ -198,7 +203,7 @@ pub struct AcceptedRevision {
     pub revision: Revision,
     /// The image it was accepted with.
     pub image: String,
-    /// The spec; `replicas` is as it was then and means nothing.
+    /// The spec; `replicas` and `state` are as they were then and mean nothing.
     pub spec: StreamJobSpec,
 }
 
@@ -288,10 +293,10 @@ impl AcceptedRevision {
 /// differently, and that must not restart anything.
 #[must_use]
 pub fn revision_of(spec: &StreamJobSpec, accepted: &[AcceptedRevision]) -> Revision {
-    let wanted = without_replicas(spec);
+    let wanted = essence(spec);
     newest_first(accepted)
         .into_iter()
-        .find(|old| without_replicas(&old.spec) == wanted)
+        .find(|old| essence(&old.spec) == wanted)
         .map_or_else(|| Revision::hash(spec), |old| old.revision.clone())
 }
 

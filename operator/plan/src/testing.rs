@@ -85,6 +85,7 @@ pub(crate) fn observed(job: StreamJob) -> Observed {
         worker_errors: BTreeMap::new(),
         replacements: BTreeMap::new(),
         secrets: crate::secrets::Fingerprints::default(),
+        fence: None,
         refused_act: None,
         refused_children: None,
     }

@@ -8,16 +8,27 @@
 //!  -              some           -                   wait: workers of an earlier job of the same name live
 //!  e              -              (e, target)         apply (repairs drift, scales)
 //!  e              any            (e, other)          scale to zero, wait until every pod is gone
-//!  e, 0 pods      none           (e, other)          journal (e+1, target), apply
+//!  e, 0 pods      none           (e, other)          fence the ids of workers that are gone, journal (e+1, target), apply
 //!  e              any            (e+1, target)       killed between journal and apply, or meddled with: scale to zero, wait, apply
 //!  not ours       any            any                 blocked
+//!
+//!  suspended:
+//!  e              any            any                 scale to zero, wait until every pod is gone
+//!  e, 0 pods      none           any                 fence the ids of workers that are gone, journal (e, none)
 //! ```
 
-use fencepost_crds::{names, v1alpha1::OperationType};
+use fencepost_crds::{
+    names,
+    v1alpha1::{JobState, OperationType},
+};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube_core::ResourceExt;
 
-use super::{Act, Case, Gates, rotate};
+use super::{
+    Act, Case, Gates,
+    fence::{self, Fencing, Owed},
+    rotate,
+};
 use crate::{
     build::{self, BuildError, Start},
     pods::PodFacts,
@@ -40,6 +51,8 @@ pub struct Progress {
     pub current: Option<Revision>,
     /// Workers wanted.
     pub replicas: i32,
+    /// Transactional ids of workers that are gone.
+    pub fencing: Fencing,
     /// What the step needs done.
     pub acts: Vec<Act>,
 }
@@ -56,6 +69,11 @@ pub enum Step {
         /// Pods that live.
         pods: Vec<String>,
     },
+    /// They are gone, and their transactional ids are taken from them.
+    Fencing {
+        /// Number of ids.
+        ids: usize,
+    },
     /// Workers start.
     Starting,
     /// The number of workers changes.
@@ -67,6 +85,8 @@ pub enum Step {
     },
     /// Workers run as asked.
     Running,
+    /// None does, as asked.
+    Suspended,
     /// Something is in the way.
     Blocked(Foreign),
 }
@@ -89,6 +109,7 @@ pub(super) fn next(case: &Case<'_>, gates: &Gates) -> Result<Progress, BuildErro
         epoch: case.old.epoch,
         current: current(case),
         replicas: case.seen.job.spec.replicas,
+        fencing: Fencing::default(),
         acts: Vec::new(),
     };
     if gates.passed() && !case.target_is_accepted {
@@ -106,7 +127,10 @@ pub(super) fn next(case: &Case<'_>, gates: &Gates) -> Result<Progress, BuildErro
         progress.step = Step::Blocked(foreign);
         return Ok(progress);
     }
-    start_or_drain(case, &run, &mut progress)?;
+    match case.seen.job.spec.state {
+        JobState::Running => start_or_drain(case, &run, &mut progress)?,
+        JobState::Suspended => suspend(case, &run, &mut progress),
+    }
     Ok(progress)
 }
 
@@ -159,12 +183,17 @@ fn start_or_drain(case: &Case<'_>, run: &RunSpec, progress: &mut Progress) -> Re
         set.is_none_or(|set| epoch_of(set) == Some(epoch)) && case.pods.iter().all(|pod| pod.epoch == Some(epoch));
     if !same_start && !is_quiet(case, set) {
         progress.operation = Some(OperationType::Restart);
-        progress.step = Step::Draining { pods: case.pods.iter().map(|pod| pod.name.clone()).collect() };
-        progress.acts.extend(set.filter(|set| wanted(set) != Some(0)).map(scale_to_zero));
+        drain(case, set, progress);
         return Ok(());
     }
     // From here on no worker of another start lives, and none can appear.
     let fresh = journaled.is_none();
+    if fresh && let Owed::Now(fence) = fence::before_a_start(case, run, restart_id(epoch), progress) {
+        progress.operation = Some(OperationType::Restart);
+        progress.step = Step::Fencing { ids: fence.ids.len() };
+        progress.acts.push(Act::Fence(Box::new(fence)));
+        return Ok(());
+    }
     progress.epoch = Some(epoch);
     progress.current = Some(run.revision.clone());
     (progress.step, progress.operation) = running_step(case, set, epoch, fresh);
@@ -173,14 +202,70 @@ fn start_or_drain(case: &Case<'_>, run: &RunSpec, progress: &mut Progress) -> Re
         children: Box::new(build::children(&case.identity, run, &start)?),
         seen: set.and_then(ResourceExt::resource_version),
     });
+    progress.fencing.used = fence::uses(run, progress.replicas, fresh);
+    // New credentials first: the fence may need them.
     rotate::proceed(case, &start.secrets, progress);
+    if !fresh {
+        let owed = fence::of_surplus(case, run, set, scale_id(case, epoch), progress);
+        if progress.step == Step::Running && !matches!(owed, Owed::Nothing) {
+            (progress.step, progress.operation) = (Step::Scaling, Some(OperationType::Scale));
+        }
+        if let Owed::Now(fence) = owed {
+            progress.acts.push(Act::Fence(Box::new(fence)));
+        }
+    }
     progress.acts.extend(forget(case, &run.revision));
     Ok(())
 }
 
+/// The first steps of a restart, and no others. That no revision is current afterwards makes the next start another epoch.
+fn suspend(case: &Case<'_>, run: &RunSpec, progress: &mut Progress) {
+    progress.replicas = 0;
+    let set = case.seen.stateful_set.as_ref();
+    if !is_quiet(case, set) {
+        progress.operation = Some(OperationType::Suspend);
+        drain(case, set, progress);
+        return;
+    }
+    let operation = suspend_id(progress.epoch.unwrap_or(0));
+    if let Owed::Now(fence) = fence::before_a_start(case, run, operation, progress) {
+        progress.operation = Some(OperationType::Suspend);
+        progress.step = Step::Fencing { ids: fence.ids.len() };
+        progress.acts.push(Act::Fence(Box::new(fence)));
+        return;
+    }
+    progress.current = None;
+    progress.step = Step::Suspended;
+}
+
+fn drain(case: &Case<'_>, set: Option<&StatefulSet>, progress: &mut Progress) {
+    progress.step = Step::Draining { pods: case.pods.iter().map(|pod| pod.name.clone()).collect() };
+    progress.acts.extend(set.filter(|set| wanted(set) != Some(0)).map(scale_to_zero));
+}
+
+/// Names the operation that stops this epoch for a while.
+pub(crate) fn suspend_id(epoch: i64) -> String {
+    format!("suspend-{epoch}")
+}
+
+/// Names the operation that starts this epoch.
+pub(crate) fn restart_id(epoch: i64) -> String {
+    format!("restart-{epoch}")
+}
+
+/// Names the operation that brings the number of workers to what this generation of the spec asks for.
+pub(crate) fn scale_id(case: &Case<'_>, epoch: i64) -> String {
+    format!("scale-{epoch}-{}", case.seen.job.metadata.generation.unwrap_or(0))
+}
+
 fn running_step(case: &Case<'_>, set: Option<&StatefulSet>, epoch: i64, fresh: bool) -> (Step, Option<OperationType>) {
     let under_way = case.old.operation.as_ref().and_then(|operation| operation.operation_type);
-    let start = if epoch == 1 { OperationType::Start } else { OperationType::Restart };
+    let start = match epoch {
+        1 => OperationType::Start,
+        _ if under_way == Some(OperationType::Resume) => OperationType::Resume,
+        _ if fresh && current(case).is_none() => OperationType::Resume,
+        _ => OperationType::Restart,
+    };
     let replicas = case.seen.job.spec.replicas;
     let settled = set.is_some_and(|set| epoch_of(set) == Some(epoch) && wanted(set) == Some(replicas))
         && settled_pods(case, replicas);
@@ -191,18 +276,18 @@ fn running_step(case: &Case<'_>, set: Option<&StatefulSet>, epoch: i64, fresh: b
     match under_way {
         _ if fresh || set_is_new => (Step::Starting, Some(start)),
         // A start that is under way stays one when the number of workers changes meanwhile.
-        Some(OperationType::Start | OperationType::Restart) => (Step::Starting, Some(start)),
+        Some(OperationType::Start | OperationType::Restart | OperationType::Resume) => (Step::Starting, Some(start)),
         Some(OperationType::Scale) => (Step::Scaling, Some(OperationType::Scale)),
-        None | Some(OperationType::Rotate) if set.and_then(wanted) != Some(replicas) => {
+        None | Some(OperationType::Rotate | OperationType::Suspend) if set.and_then(wanted) != Some(replicas) => {
             (Step::Scaling, Some(OperationType::Scale))
         }
         // Nothing was asked for: a worker went away by itself and comes back, or it is replaced.
-        None | Some(OperationType::Rotate) => (Step::Running, None),
+        None | Some(OperationType::Rotate | OperationType::Suspend) => (Step::Running, None),
     }
 }
 
 /// Exactly the wanted workers exist and all work.
-pub(super) fn settled_pods(case: &Case<'_>, replicas: i32) -> bool {
+pub(crate) fn settled_pods(case: &Case<'_>, replicas: i32) -> bool {
     usize::try_from(replicas).is_ok_and(|wanted| case.pods.len() == wanted) && case.pods.iter().all(PodFacts::works)
 }
 

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use fencepost_crds::{
     conditions::{ConditionType, Reason},
-    v1alpha1::{Phase, Violation},
+    v1alpha1::{FencedId, JobState, Phase, Violation},
 };
 use kube_core::ResourceExt;
 use proptest::prelude::*;
@@ -14,8 +14,8 @@ use rstest::rstest;
 
 use super::Act;
 use crate::{
-    observed::{BrokerFailure, BrokerObserved, Replacement, TopicFacts},
-    pods::PodFacts,
+    observed::{BrokerFailure, BrokerObserved, FenceObserved, Replacement, TopicFacts},
+    pods::{self, PodFacts},
     secrets::Fingerprints,
     testing::{Ended, World, at, facts},
 };
@@ -208,7 +208,7 @@ fn a_newer_spec_that_is_being_checked_is_no_bad_news() {
     world.events.clear();
     world.edit(sql("INSERT INTO totals SELECT 'x' FROM orders"));
     world.settle();
-    assert_eq!(world.events, ["Draining", "Starting", "AllWorkersReady"]);
+    assert_eq!(world.events, ["Draining", "Fencing", "Starting", "AllWorkersReady"]);
 }
 
 #[test]
@@ -225,6 +225,362 @@ fn scaling_keeps_the_epoch_and_the_mark_never_falls() {
         assert_eq!(world.epoch(), Some(1));
     }
     assert_eq!(world.ran.len(), 1, "no pod of another start: {:?}", world.ran);
+}
+
+/// ```text
+///  old pods gone ─▶ Fencing journaled ─▶ ids of all workers that ever ran are fenced ─▶ epoch 2
+/// ```
+#[test]
+fn a_new_revision_starts_only_when_every_id_that_ever_was_is_fenced() {
+    let mut world = running();
+    world.edit(|spec| spec["replicas"] = 4.into());
+    world.settle();
+    world.edit(|spec| spec["replicas"] = 1.into());
+    world.settle();
+    world.fences.clear();
+    world.refuses_fences =
+        Some(BrokerFailure { reason: Reason::BrokerUnreachable, message: "connection refused".to_owned() });
+    world.edit(sql("INSERT INTO totals SELECT 'x' FROM orders"));
+    world.settle();
+    let status = world.job.status.clone().unwrap();
+    assert_eq!((status.epoch, world.pods.len(), status.phase), (Some(1), 0, Some(Phase::Draining)));
+    assert_eq!(status.operation.unwrap().step.as_deref(), Some("Fencing"));
+    assert_eq!(world.condition(ConditionType::Reconciling), ("True".to_owned(), "Fencing".to_owned()));
+    assert_eq!(world.condition(ConditionType::Stalled).0, "False", "brokers come back");
+    assert_eq!(world.condition(ConditionType::Degraded), ("True".to_owned(), "BrokerUnreachable".to_owned()));
+    assert!(world.message(ConditionType::Degraded).contains("connection refused"));
+    let before: usize = world.fences.drain(..).map(|(_, ids)| ids).sum();
+    world.refuses_fences = None;
+    world.settle();
+    assert_eq!((world.epoch(), world.condition(ConditionType::Ready).0.as_str()), (Some(2), "True"));
+    assert_eq!(world.condition(ConditionType::Degraded).0, "False");
+    assert_eq!(world.fences, [("restart-2".to_owned(), 4 - before)], "the rest of every worker that ever ran, once");
+    let transactions = world.job.status.unwrap().transactions.unwrap();
+    let fence = transactions.last_fence.unwrap();
+    assert_eq!((fence.operation.as_deref(), fence.ids, fence.open), (Some("restart-2"), Some(4), Some(0)));
+    assert_eq!(fence.fenced[3].id, "shop.spend-3-0");
+    assert_eq!((transactions.ids_high_water, transactions.ids_in_use), (Some(4), Some(1)));
+    assert_eq!(transactions.cluster_id.as_deref(), Some("c-1"));
+}
+
+#[test]
+fn ids_of_workers_that_were_scaled_away_are_fenced_when_the_last_of_them_is_gone() {
+    let mut world = running();
+    world.edit(|spec| spec["replicas"] = 4.into());
+    world.settle();
+    assert_eq!(world.fences, [], "more workers: nothing to fence");
+    world.events.clear();
+    world.edit(|spec| spec["replicas"] = 2.into());
+    for _ in 0..6 {
+        world.operator(usize::MAX);
+        world.informer();
+        world.set_controller();
+    }
+    assert_eq!((world.pods.len(), world.fences.len()), (4, 0), "they were asked to stop, and live");
+    world.settle();
+    let generation = world.job.metadata.generation.unwrap();
+    assert_eq!(world.fences, [(format!("scale-1-{generation}"), 2)]);
+    assert_eq!(world.events, ["Scaling", "AllWorkersReady"]);
+    let status = world.job.status.clone().unwrap();
+    assert!(status.operation.is_none());
+    assert_eq!(status.transactions.unwrap().ids_in_use, Some(2));
+}
+
+/// The result of a fence counts for the workers that were gone then, and for no others of the same name.
+#[test]
+fn a_fence_is_over_when_a_worker_has_taken_its_id_again() {
+    let mut world = running();
+    world.edit(state("Suspended"));
+    world.settle();
+    world.edit(state("Running"));
+    world.settle();
+    let done = |operation: &str| FenceObserved {
+        operation: operation.to_owned(),
+        ordinals: 0..2,
+        at: at(0),
+        done: ["shop.spend-0-0", "shop.spend-1-0"]
+            .map(|id| FencedId { id: id.to_owned(), ..FencedId::default() })
+            .into(),
+        failed: None,
+    };
+    world.fence = Some(done("suspend-2"));
+    world.edit(state("Suspended"));
+    world.fences.clear();
+    world.settle();
+    assert_eq!(world.fences, [("suspend-2".to_owned(), 2)], "its workers lived when it was looked at");
+    // A copy for debugging is no worker.
+    world.edit(state("Running"));
+    world.settle();
+    let mut copy = world.pods[0].clone();
+    copy.metadata.name = Some("spend-debug".to_owned());
+    copy.metadata.annotations = None;
+    copy.metadata.owner_references = None;
+    world.edit(state("Suspended"));
+    world.settle();
+    let workers = pods::workers(&[copy]);
+    assert!(!done("suspend-3").is_over(&workers));
+    assert_eq!(world.job.status.unwrap().phase, Some(Phase::Suspended));
+}
+
+/// One act is as much as brokers do in a moment; what is done is not done again.
+#[test]
+fn a_thousand_workers_are_fenced_in_parts() {
+    let mut world = running();
+    world.edit(|spec| spec["worker"]["slots"] = 4.into());
+    world.settle();
+    let transactions = world.job.status.as_mut().unwrap().transactions.as_mut().unwrap();
+    (transactions.ids_high_water, transactions.ids_in_use) = (Some(1000), Some(1000));
+    world.fences.clear();
+    world.settle();
+    let ids: Vec<usize> = world.fences.iter().map(|(_, ids)| *ids).collect();
+    assert_eq!(ids.iter().sum::<usize>(), 998 * 4);
+    assert!(ids.iter().all(|ids| *ids <= 200), "{ids:?}");
+    let fence = world.job.status.unwrap().transactions.unwrap().last_fence.unwrap();
+    assert_eq!((fence.ids, fence.fenced.len()), (Some(998 * 4), 100), "all are counted, some are listed");
+}
+
+/// The old cluster is gone for good: nobody can fence there, and nothing there can disturb the new one.
+#[test]
+fn a_cluster_that_is_gone_for_good_does_not_hold_a_job_for_ever() {
+    let mut world = running();
+    world.refuses_fences =
+        Some(BrokerFailure { reason: Reason::OtherCluster, message: "b:9092 is cluster c-2".to_owned() });
+    world.edit(|spec| spec["kafka"]["bootstrapServers"] = "b:9092".into());
+    for _ in 0..12 {
+        world.operator(usize::MAX);
+        world.informer();
+        world.set_controller();
+        world.kubelet_stops();
+        world.kubelet_starts();
+        world.now += 1;
+    }
+    assert_eq!(world.condition(ConditionType::Stalled), ("True".to_owned(), "OtherCluster".to_owned()));
+    assert_eq!(world.epoch(), Some(1), "the network may come back");
+    world.now += 120;
+    world.events.clear();
+    // What is left on the other cluster is none of the new workers' business.
+    world.unfenced.clear();
+    world.settle();
+    assert_eq!((world.epoch(), world.condition(ConditionType::Ready).0.as_str()), (Some(2), "True"));
+    assert!(world.events.contains(&"FenceGivenUp".to_owned()), "{:?}", world.events);
+    let fence = world.job.status.unwrap().transactions.unwrap().last_fence.unwrap();
+    assert_eq!(fence.error.as_deref(), Some("b:9092 is cluster c-2"));
+}
+
+#[test]
+fn a_fence_that_is_not_allowed_needs_a_person() {
+    let mut world = running();
+    world.refuses_fences =
+        Some(BrokerFailure { reason: Reason::AuthorizationFailed, message: "not authorized".to_owned() });
+    world.edit(state("Suspended"));
+    world.settle();
+    assert_eq!(world.condition(ConditionType::Stalled), ("True".to_owned(), "AuthorizationFailed".to_owned()));
+}
+
+/// Somebody scales the StatefulSet itself: workers that nobody journaled have used ids.
+#[test]
+fn ids_of_workers_that_somebody_else_asked_for_are_fenced_too() {
+    let mut world = running();
+    world.edit(state("Suspended"));
+    world.settle();
+    world.fences.clear();
+    world.scale_set(3);
+    for _ in 0..3 {
+        world.informer();
+        world.set_controller();
+    }
+    world.settle();
+    assert_eq!((world.pods.len(), world.unfenced.len()), (0, 0), "{:?}", world.unfenced);
+    assert_eq!(world.fences.iter().map(|(_, ids)| *ids).sum::<usize>(), 3);
+}
+
+#[test]
+fn workers_go_on_while_the_brokers_do_not_fence() {
+    let mut world = running();
+    world.edit(|spec| spec["replicas"] = 1.into());
+    world.refuses_fences =
+        Some(BrokerFailure { reason: Reason::AuthorizationFailed, message: "not authorized".to_owned() });
+    world.settle();
+    assert_eq!(world.condition(ConditionType::Ready).0, "True");
+    assert_eq!(world.condition(ConditionType::Reconciling), ("True".to_owned(), "Scaling".to_owned()));
+    assert_eq!(world.condition(ConditionType::Degraded), ("True".to_owned(), "AuthorizationFailed".to_owned()));
+    assert_eq!(world.job.status.clone().unwrap().transactions.unwrap().ids_in_use, Some(2), "still owed");
+    world.refuses_fences = None;
+    world.settle();
+    assert_eq!(world.condition(ConditionType::Reconciling).0, "False");
+    assert_eq!(world.fences.iter().map(|(_, ids)| *ids).sum::<usize>(), 1);
+}
+
+#[test]
+fn a_job_without_transactions_has_no_ids() {
+    let mut world = World::new();
+    world.edit(|spec| spec["processing"]["guarantee"] = "AtLeastOnce".into());
+    world.settle();
+    world.edit(sql("INSERT INTO totals SELECT 'x' FROM orders"));
+    world.settle();
+    let status = world.job.status.clone().unwrap();
+    assert_eq!((status.epoch, status.transactions.unwrap().ids_high_water), (Some(2), None));
+    assert_eq!(world.fences, []);
+    // Its ids were used before: whoever changes the guarantee gets rid of them.
+    world.edit(|spec| spec["processing"]["guarantee"] = "ExactlyOnce".into());
+    world.settle();
+    world.edit(|spec| spec["processing"]["guarantee"] = "AtLeastOnce".into());
+    world.settle();
+    assert_eq!(world.fences, [("restart-4".to_owned(), 2)]);
+    assert_eq!(world.job.status.unwrap().transactions.unwrap().ids_in_use, Some(0));
+}
+
+#[test]
+fn a_fence_goes_to_the_cluster_that_has_the_ids() {
+    let mut world = running();
+    world.edit(|spec| spec["kafka"]["bootstrapServers"] = "elsewhere:9092".into());
+    let mut elsewhere = facts();
+    elsewhere.cluster_id = Some("c-2".to_owned());
+    world.broker = BrokerObserved::Facts(elsewhere);
+    let fence = loop {
+        let fence = world.decide().acts.into_iter().find_map(|act| match act {
+            Act::Fence(fence) => Some(fence),
+            _ => None,
+        });
+        if let Some(fence) = fence {
+            break fence;
+        }
+        world.operator(usize::MAX);
+        world.informer();
+        world.set_controller();
+        world.kubelet_stops();
+        world.kubelet_starts();
+    };
+    let ways: Vec<&str> = fence.kafka.iter().map(|kafka| kafka.bootstrap_servers.as_str()).collect();
+    assert_eq!(
+        (ways.as_slice(), fence.cluster_id.as_deref()),
+        (["elsewhere:9092", "kafka:9092"].as_slice(), Some("c-1"))
+    );
+    world.settle();
+    assert_eq!(world.job.status.unwrap().transactions.unwrap().cluster_id.as_deref(), Some("c-2"));
+}
+
+/// An operator that knew no fences left a status without their marks.
+#[test]
+fn a_status_of_an_older_operator_owes_the_fence_of_all_workers_that_ever_ran() {
+    let mut world = running();
+    let transactions = world.job.status.as_mut().unwrap().transactions.as_mut().unwrap();
+    (transactions.ids_high_water, transactions.ids_in_use, transactions.slots_high_water) = (Some(3), None, None);
+    transactions.cluster_id = None;
+    world.settle();
+    assert_eq!(world.fences.iter().map(|(_, ids)| *ids).sum::<usize>(), 1, "{:?}", world.fences);
+    assert_eq!(world.job.status.unwrap().transactions.unwrap().ids_in_use, Some(2));
+    // It kept the mark for jobs without transactions too, which may not even be allowed to fence.
+    let mut world = World::new();
+    world.edit(|spec| spec["processing"]["guarantee"] = "AtLeastOnce".into());
+    world.settle();
+    world.job.status.as_mut().unwrap().transactions.as_mut().unwrap().ids_high_water = Some(3);
+    world.edit(sql("INSERT INTO totals SELECT 'x' FROM orders"));
+    world.settle();
+    assert_eq!((world.epoch(), world.fences.len()), (Some(2), 0));
+}
+
+fn state(state: &str) -> impl FnOnce(&mut serde_json::Value) {
+    let state = state.to_owned();
+    move |spec| spec["state"] = state.into()
+}
+
+/// ```text
+///  Suspended ─▶ Draining ─▶ all pods gone ─▶ ids fenced ─▶ nothing runs          Running ─▶ epoch 2
+/// ```
+#[test]
+fn a_suspended_job_has_no_workers_and_no_open_transaction_and_goes_on_where_it_was() {
+    let mut world = running();
+    world.events.clear();
+    world.edit(state("Suspended"));
+    world.operator(usize::MAX);
+    let status = world.job.status.clone().unwrap();
+    assert_eq!(status.phase, Some(Phase::Draining));
+    assert_eq!(status.operation.map(|operation| operation.id).as_deref(), Some("suspend-1"));
+    assert_eq!(world.revisions.len(), 1, "no other revision");
+    world.settle();
+    let status = world.job.status.clone().unwrap();
+    assert_eq!((world.pods.len(), status.phase, status.epoch), (0, Some(Phase::Suspended), Some(1)));
+    assert_eq!(world.condition(ConditionType::Ready), ("True".to_owned(), "Suspended".to_owned()));
+    assert_eq!(world.condition(ConditionType::Reconciling).0, "False");
+    assert!(status.operation.is_none());
+    assert_eq!(status.workers.as_deref(), Some("0/0"));
+    assert_eq!(world.fences, [("suspend-1".to_owned(), 2)]);
+    assert_eq!(world.events, ["Draining", "Fencing", "Suspended"]);
+    let steady = world.decide();
+    assert_eq!((Some(steady.status), steady.acts), (world.job.status.clone(), vec![]));
+    world.edit(state("Running"));
+    world.operator(usize::MAX);
+    let operation = world.job.status.clone().unwrap().operation.unwrap();
+    assert_eq!(operation.id, "resume-2");
+    world.settle();
+    assert_eq!((world.epoch(), world.pods.len()), (Some(2), 2));
+    assert_eq!(world.condition(ConditionType::Ready), ("True".to_owned(), "AllWorkersReady".to_owned()));
+    assert_eq!(world.fences.len(), 1, "what is fenced is fenced");
+}
+
+#[test]
+fn a_spec_that_changes_while_the_job_is_suspended_is_checked_and_starts_with_it() {
+    let mut world = running();
+    world.edit(state("Suspended"));
+    world.settle();
+    world.edit(sql("INSERT INTO totals SELECT 'x' FROM orders"));
+    world.edit(|spec| spec["replicas"] = 3.into());
+    world.settle();
+    assert_eq!((world.pods.len(), world.epoch(), world.revisions.len()), (0, Some(1), 2));
+    assert_eq!(world.condition(ConditionType::Ready), ("True".to_owned(), "Suspended".to_owned()));
+    world.refuses_children = Some("no".to_owned());
+    world.edit(sql("INSERT INTO totals SELECT 'y' FROM orders"));
+    world.settle();
+    assert_eq!(world.condition(ConditionType::Stalled).0, "True", "a refused one is told");
+    assert_eq!(world.condition(ConditionType::Ready).0, "False");
+    world.edit(state("Running"));
+    world.settle();
+    assert_eq!((world.pods.len(), world.epoch()), (3, Some(2)), "the last good one");
+    assert_eq!(world.condition(ConditionType::Ready), ("False".to_owned(), "NewRevisionRefused".to_owned()));
+}
+
+#[test]
+fn a_job_may_begin_suspended() {
+    let mut world = World::new();
+    world.edit(state("Suspended"));
+    world.settle();
+    assert!(world.set.is_none() && world.epoch().is_none() && world.fences.is_empty());
+    assert_eq!(world.job.status.clone().unwrap().phase, Some(Phase::Suspended));
+    assert_eq!(world.condition(ConditionType::SpecValid).0, "True");
+    world.edit(state("Running"));
+    world.settle();
+    assert_eq!((world.epoch(), world.pods.len()), (Some(1), 2));
+}
+
+#[test]
+fn a_change_of_mind_in_the_middle_of_a_suspension_brings_the_workers_back() {
+    let mut world = running();
+    world.edit(state("Suspended"));
+    for _ in 0..2 {
+        world.operator(usize::MAX);
+        world.informer();
+        world.set_controller();
+    }
+    world.edit(state("Running"));
+    world.settle();
+    assert_eq!((world.epoch(), world.pods.len()), (Some(1), 2));
+    assert_eq!(world.condition(ConditionType::Ready), ("True".to_owned(), "AllWorkersReady".to_owned()));
+    assert!(world.job.status.unwrap().operation.is_none());
+}
+
+#[test]
+fn a_suspension_waits_for_its_fence() {
+    let mut world = running();
+    world.refuses_fences =
+        Some(BrokerFailure { reason: Reason::BrokerUnreachable, message: "connection refused".to_owned() });
+    world.edit(state("Suspended"));
+    world.settle();
+    assert_eq!(world.job.status.clone().unwrap().phase, Some(Phase::Draining));
+    assert_eq!(world.condition(ConditionType::Degraded), ("True".to_owned(), "BrokerUnreachable".to_owned()));
+    world.refuses_fences = None;
+    world.settle();
+    assert_eq!(world.job.status.unwrap().phase, Some(Phase::Suspended));
 }
 
 #[test]
@@ -452,6 +808,10 @@ enum Happening {
     Starts,
     Edit(u8),
     Scale(i32),
+    State(&'static str),
+    Slots(i32),
+    Fences(bool),
+    ScaleSet(i32),
     PodLost(u8),
     SetDeleted,
     Secret(u8),
@@ -466,6 +826,10 @@ fn happening() -> impl Strategy<Value = Happening> {
         3 => Just(Happening::Starts),
         1 => (0_u8..3).prop_map(Happening::Edit),
         1 => (1_i32..4).prop_map(Happening::Scale),
+        1 => prop_oneof![Just("Suspended"), Just("Running")].prop_map(Happening::State),
+        1 => (1_i32..3).prop_map(Happening::Slots),
+        1 => any::<bool>().prop_map(Happening::Fences),
+        1 => (0_i32..5).prop_map(Happening::ScaleSet),
         1 => (0_u8..3).prop_map(Happening::PodLost),
         1 => Just(Happening::SetDeleted),
         1 => (0_u8..3).prop_map(Happening::Secret),
@@ -493,6 +857,13 @@ proptest! {
                 Happening::Starts => world.kubelet_starts(),
                 Happening::Edit(n) => world.edit(sql(&format!("INSERT INTO totals SELECT '{n}' FROM orders"))),
                 Happening::Scale(n) => world.edit(|spec| spec["replicas"] = n.into()),
+                Happening::State(one) => world.edit(state(one)),
+                Happening::Slots(n) => world.edit(|spec| spec["worker"]["slots"] = n.into()),
+                Happening::Fences(work) => {
+                    let refused = BrokerFailure { reason: Reason::BrokerError, message: "not now".to_owned() };
+                    world.refuses_fences = (!work).then_some(refused);
+                }
+                Happening::ScaleSet(n) => world.scale_set(n),
                 Happening::PodLost(n) => world.pods.retain(|pod| pod.name_any() != format!("spend-{n}")),
                 Happening::Secret(n) => world.secret("kafka-user", &n.to_string()),
                 Happening::SetDeleted => {
@@ -504,6 +875,12 @@ proptest! {
             }
             world.now += 1;
         }
+        world.refuses_fences = None;
+        if world.job.spec.state == JobState::Suspended {
+            world.settle();
+            prop_assert!(world.pods.is_empty() && world.unfenced.is_empty(), "{:?}", &world.unfenced);
+            world.edit(state("Running"));
+        }
         world.settle();
         prop_assert_eq!(rotated(&world).len(), world.pods.len(), "every worker has the newest credentials");
         prop_assert_eq!(world.condition(ConditionType::Ready).0, "True");
@@ -512,5 +889,8 @@ proptest! {
         prop_assert_eq!(epochs.len(), world.ran.len(), "an epoch names one revision: {:?}", &world.ran);
         let current = world.job.status.clone().unwrap().revision.unwrap();
         prop_assert_eq!(current.current, current.target);
+        let left = world.unfenced.len();
+        let slots = world.job.spec.worker.slots;
+        prop_assert_eq!(i32::try_from(left), Ok(world.job.spec.replicas * slots), "only running workers have ids: {:?}", &world.unfenced);
     }
 }

@@ -1,11 +1,15 @@
 //! Conditions, as kstatus reads them: `Ready` of the newest spec only, `Reconciling` while the operator changes something, `Stalled`
 //! when it needs a person. Not both of the last two.
 
-use fencepost_crds::conditions::{self, ConditionStatus, ConditionType, Reason};
+use fencepost_crds::{
+    conditions::{self, ConditionStatus, ConditionType, Reason},
+    v1alpha1::OperationType,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::{
-    decide::{BrokerGate, Case, Foreign, Gates, Progress, SpecGate, Step},
+    decide::{BrokerGate, Case, Foreign, Gates, Progress, SpecGate, Step, settled_pods},
+    observed::BrokerFailure,
     pods::Restart,
     validate,
 };
@@ -37,12 +41,12 @@ pub(super) fn set_all(
 ) -> Verdict {
     let spec = spec_valid(gates);
     let broker = broker_compatible(gates);
-    let stalled = stalled(case, gates, &spec, &broker);
+    let stalled = stalled(case, gates, progress, &spec, &broker);
     let is_stalled = matches!(stalled.status, ConditionStatus::True);
     let is_newest = progress.current.as_ref() == Some(&case.target.revision);
     let all_work = is_newest && progress.step == Step::Running && ready == progress.replicas;
     let reconciling = reconciling(case, gates, progress, is_stalled);
-    let ready = readiness(gates, progress, is_newest, ready);
+    let ready = readiness(case, gates, progress, is_newest, ready);
     let degraded = degraded(case, gates, progress);
     let now = Time(case.seen.now);
     let generation = case.seen.job.metadata.generation;
@@ -89,7 +93,7 @@ fn broker_compatible(gates: &Gates) -> Saying {
     }
 }
 
-fn stalled(case: &Case<'_>, gates: &Gates, spec: &Saying, broker: &Saying) -> Saying {
+fn stalled(case: &Case<'_>, gates: &Gates, progress: &Progress, spec: &Saying, broker: &Saying) -> Saying {
     let spec_refused = matches!(gates.spec, SpecGate::Refused { .. });
     // Brokers that refuse a spec which runs already do not stop it: that is `Degraded`.
     let broker_refuses =
@@ -101,6 +105,10 @@ fn stalled(case: &Case<'_>, gates: &Gates, spec: &Saying, broker: &Saying) -> Sa
         (true, false) => return say(ConditionStatus::True, Reason::SpecInvalid, spec.message.as_str()),
         (false, true) => return say(ConditionStatus::True, Reason::BrokerIncompatible, broker.message.as_str()),
         (false, false) => {}
+    }
+    let fence = progress.fencing.failed.as_ref().filter(|failure| failure.needs_a_person());
+    if let (Step::Fencing { .. }, Some(failure)) = (&progress.step, fence) {
+        return say(ConditionStatus::True, failure.reason, cannot_fence(failure));
     }
     let hopeless = case.pods.iter().filter(|pod| !pod.works() && !pod.terminating).find_map(|pod| {
         let exit = pod.last_exit.as_ref()?;
@@ -120,9 +128,14 @@ fn reconciling(case: &Case<'_>, gates: &Gates, progress: &Progress, stalled: boo
         Step::Draining { pods } => (
             ConditionStatus::True,
             Reason::Draining,
-            format!("workers of the old revision commit and stop: {}", pods.join(", ")),
+            format!("{} commit and stop: {}", leaving(progress), pods.join(", ")),
         ),
-        Step::Nothing | Step::Running if stalled => {
+        Step::Fencing { ids } => (
+            ConditionStatus::True,
+            Reason::Fencing,
+            format!("{} are gone, {ids} transactional ids are taken from them", leaving(progress)),
+        ),
+        Step::Nothing | Step::Running | Step::Suspended if stalled => {
             (ConditionStatus::False, Reason::UpToDate, "see Stalled".to_owned())
         }
         Step::Blocked(foreign) => (ConditionStatus::True, Reason::Starting, describe(foreign)),
@@ -132,7 +145,11 @@ fn reconciling(case: &Case<'_>, gates: &Gates, progress: &Progress, stalled: boo
         Step::Scaling => (
             ConditionStatus::True,
             Reason::Scaling,
-            format!("from {} workers to {}", case.pods.len(), progress.replicas),
+            if settled_pods(case, progress.replicas) {
+                "the transactional ids of the workers that are gone are taken from them".to_owned()
+            } else {
+                format!("from {} workers to {}", case.pods.len(), progress.replicas)
+            },
         ),
         Step::Rotating { pods } => (
             ConditionStatus::True,
@@ -145,17 +162,30 @@ fn reconciling(case: &Case<'_>, gates: &Gates, progress: &Progress, stalled: boo
             },
         ),
         Step::Accepting => (ConditionStatus::True, Reason::Starting, "all checks passed".to_owned()),
-        Step::Nothing | Step::Running if !case.target_is_accepted => {
+        Step::Nothing | Step::Running | Step::Suspended if !case.target_is_accepted => {
             (ConditionStatus::True, Reason::Planning, waits_for(gates))
         }
-        Step::Nothing | Step::Running => {
+        Step::Nothing | Step::Running | Step::Suspended => {
             (ConditionStatus::False, Reason::UpToDate, "everything is as asked".to_owned())
         }
     };
     // Something that needs a person is not on its way, although the last accepted revision may be scaled meanwhile.
     match (stalled, &progress.step) {
-        (true, Step::Draining { .. }) | (false, _) => say(status, reason, message),
+        (true, Step::Draining { .. } | Step::Fencing { .. }) | (false, _) => say(status, reason, message),
         (true, _) => say(ConditionStatus::False, Reason::UpToDate, message),
+    }
+}
+
+fn cannot_fence(failure: &BrokerFailure) -> String {
+    let message = &failure.message;
+    format!("transactional ids of workers that are gone cannot be fenced: {message} (it is tried again)")
+}
+
+/// Who leaves.
+fn leaving(progress: &Progress) -> &'static str {
+    match progress.operation {
+        Some(OperationType::Suspend) => "the job is suspended: its workers",
+        _ => "workers of the old revision",
     }
 }
 
@@ -190,8 +220,19 @@ fn describe(foreign: &Foreign) -> String {
     }
 }
 
-fn readiness(gates: &Gates, progress: &Progress, is_newest: bool, ready: i32) -> Saying {
+fn readiness(case: &Case<'_>, gates: &Gates, progress: &Progress, is_newest: bool, ready: i32) -> Saying {
     let counted = format!("{ready} of {} workers process", progress.replicas);
+    if progress.step == Step::Suspended && case.target_is_accepted {
+        // As asked: whoever waits for the newest spec to be in force need not wait any more.
+        return say(
+            ConditionStatus::True,
+            Reason::Suspended,
+            "spec.state is Suspended: no worker runs, positions stay",
+        );
+    }
+    if progress.operation == Some(OperationType::Suspend) {
+        return say(ConditionStatus::False, Reason::WorkersNotReady, "the job is being suspended");
+    }
     let Some(current) = &progress.current else {
         return say(ConditionStatus::False, Reason::NotStarted, format!("nothing runs yet: {}", waits_for(gates)));
     };
@@ -212,11 +253,15 @@ fn readiness(gates: &Gates, progress: &Progress, is_newest: bool, ready: i32) ->
         };
     }
     match &progress.step {
-        Step::Draining { .. } => {
+        Step::Draining { .. } | Step::Fencing { .. } => {
             say(ConditionStatus::False, Reason::WorkersNotReady, "old workers finish before new ones start")
         }
         Step::Blocked(foreign) => say(ConditionStatus::False, Reason::WorkersNotReady, describe(foreign)),
         Step::Running | Step::Rotating { .. } if ready == progress.replicas => {
+            say(ConditionStatus::True, Reason::AllWorkersReady, counted)
+        }
+        // Exactly the wanted ones are there; what remains is to be done with the ids of the others.
+        Step::Scaling if settled_pods(case, progress.replicas) => {
             say(ConditionStatus::True, Reason::AllWorkersReady, counted)
         }
         _ => say(ConditionStatus::False, Reason::WorkersNotReady, counted),
@@ -244,6 +289,9 @@ fn degraded(case: &Case<'_>, gates: &Gates, progress: &Progress) -> Saying {
     let bad = |reason, message: String| say(ConditionStatus::True, reason, message);
     if let Some(message) = &case.seen.refused_act {
         return bad(Reason::ApplyFailed, format!("{message} (it is tried again)"));
+    }
+    if let Some(failure) = &progress.fencing.failed {
+        return bad(failure.reason, cannot_fence(failure));
     }
     if let Some((pod, trouble)) = case.pods.iter().find_map(|pod| Some((pod, pod.trouble.as_ref()?))) {
         return bad(trouble.reason, format!("worker {}: {}", pod.name, trouble.message));

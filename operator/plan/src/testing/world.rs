@@ -1,13 +1,14 @@
 //! What surrounds the operator, small enough to be taken step by step: the objects it makes, the StatefulSet controller with a copy
 //! of the StatefulSet that may be old, the kubelet.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fencepost_crds::{
     StreamJob,
     conditions::{self, ConditionType},
     contract::PlanReport,
     names,
+    v1alpha1::{FencedId, Guarantee, ProducerStatus},
 };
 use k8s_openapi::{
     api::{
@@ -21,8 +22,9 @@ use serde_json::{Value, from_value, json};
 
 use super::{at, job, observed};
 use crate::{
-    decide::{Act, Decision, decide},
-    observed::{BrokerObserved, Observed, PlanPod, TopicFacts},
+    decide::{Act, Decision, Fence, decide},
+    observed::{BrokerFailure, BrokerObserved, FenceObserved, Observed, PlanPod, TopicFacts},
+    pods,
     revision::AcceptedRevision,
     secrets::Fingerprints,
 };
@@ -51,6 +53,14 @@ pub(crate) struct World {
     pub events: Vec<String>,
     /// Every (epoch, revision) that ever had a pod.
     pub ran: BTreeSet<(i64, String)>,
+    /// Transactional ids that nobody fenced since a worker had them, and the epoch of that worker.
+    pub unfenced: BTreeMap<String, i64>,
+    /// Why the brokers do not fence.
+    pub refuses_fences: Option<BrokerFailure>,
+    /// What the operator remembers of its newest fence.
+    pub fence: Option<FenceObserved>,
+    /// Every fence that was done: what for, and how many ids.
+    pub fences: Vec<(String, usize)>,
     counter: u64,
 }
 
@@ -70,6 +80,10 @@ impl World {
             now: 1_000,
             events: Vec::new(),
             ran: BTreeSet::new(),
+            unfenced: BTreeMap::new(),
+            refuses_fences: None,
+            fence: None,
+            fences: Vec::new(),
             counter: 0,
         }
     }
@@ -97,6 +111,7 @@ impl World {
             pods: self.pods.clone(),
             refused_children: self.refuses_children.clone(),
             secrets: self.secrets.clone(),
+            fence: self.fence.clone(),
             plan: crate::observed::PlanObserved { pods: self.plans.clone(), failures: 0 },
             broker: self.broker.clone(),
             ..observed(self.job.clone())
@@ -109,14 +124,25 @@ impl World {
 
     /// The operator looks, and is killed after `survive` writes. `usize::MAX`: it is not killed.
     pub(crate) fn operator(&mut self, survive: usize) {
+        // A worker with a fenced id lives: that fence counts for nothing.
+        let workers = pods::workers(&self.pods);
+        self.fence = self.fence.take().filter(|fence| !fence.is_over(&workers));
         let decision = self.decide();
         if survive == 0 {
             return;
         }
+        let journaled = decision.status.transactions.as_ref().and_then(|it| it.last_fence.as_ref()?.operation.clone());
+        self.fence = self.fence.take().filter(|fence| Some(&fence.operation) != journaled.as_ref());
         self.job.status = Some(decision.status);
         self.events.extend(decision.notes.into_iter().map(|note| note.reason));
+        let seen: Vec<_> = workers_in(&self.pods).flat_map(|pod| self.ids_of(pod)).collect();
+        self.unfenced.extend(seen);
         for act in decision.acts.into_iter().take(survive - 1) {
             self.perform(act);
+        }
+        if survive != usize::MAX {
+            // The next one begins with what is written.
+            self.fence = None;
         }
         self.check();
     }
@@ -157,9 +183,69 @@ impl World {
                     self.store(set);
                 }
             }
+            Act::Fence(fence) => self.take_ids(*fence),
             Act::Replace(replace) => self.terminate(&replace.pod),
             Act::ForgetRevisions(names) => self.revisions.retain(|old| !names.contains(&old.name_any())),
         }
+    }
+
+    fn take_ids(&mut self, fence: Fence) {
+        for pod in &self.pods {
+            let ordinal = names::ordinal_of_pod(&pod.name_any()).unwrap();
+            assert!(!fence.ordinals.contains(&ordinal), "{} is alive and fenced: {fence:?}", pod.name_any());
+        }
+        let journal = self.job.status.clone().unwrap();
+        let in_use = journal.transactions.and_then(|transactions| transactions.ids_in_use).unwrap();
+        assert!(fence.ordinals.end >= in_use.unsigned_abs(), "{fence:?} leaves some of {in_use} workers out");
+        // Before a start the step stands in the journal; ids of surplus workers are fenced beside whatever goes on.
+        let step = journal.operation.filter(|operation| operation.step.as_deref() == Some("Fencing"));
+        assert_eq!(step.is_some(), fence.ordinals.start == 0, "{step:?}, {fence:?}");
+        assert!(step.is_none_or(|step| step.id == fence.operation));
+        let Fence { operation, ordinals, ids, .. } = fence;
+        let failed = self.refuses_fences.clone();
+        // Those that refuse have fenced a part.
+        let number = if failed.is_some() { ids.len() / 2 } else { ids.len() };
+        let producer = |producer_epoch, state: Option<&str>| {
+            Some(ProducerStatus { producer_id: 7, producer_epoch, state: state.map(str::to_owned) })
+        };
+        let taken = |id| FencedId { id, before: producer(1, Some("CompleteCommit")), after: producer(2, None) };
+        let done: Vec<FencedId> = ids.into_iter().take(number).map(taken).collect();
+        self.unfenced.retain(|id, _| done.iter().all(|fenced| fenced.id != *id));
+        self.fences.push((operation.clone(), done.len()));
+        let newest = FenceObserved { operation, ordinals, at: at(self.now), done, failed };
+        self.fence = Some(newest.after(self.fence.take()));
+    }
+
+    /// A worker is made, and takes its ids. Those of one that somebody else has asked for count when the operator has seen it: what comes and
+    /// goes without a look, nobody can know.
+    fn takes_ids(&mut self, pod: &Pod) {
+        let epoch = epoch_of(pod);
+        let foreign: Vec<_> = self.unfenced.iter().filter(|(_, of)| **of != epoch).collect();
+        assert!(foreign.is_empty(), "epoch {epoch} starts and {foreign:?} were not fenced");
+        let transactions = self.job.status.as_ref().and_then(|status| status.transactions.as_ref());
+        let in_use = transactions.and_then(|transactions| transactions.ids_in_use).unwrap_or(0);
+        let ordinal = names::ordinal_of_pod(&pod.name_any()).unwrap();
+        if i64::from(ordinal) < i64::from(in_use) {
+            self.unfenced.extend(self.ids_of(pod));
+        }
+    }
+
+    /// The ids that a worker uses, if it has transactions.
+    fn ids_of(&self, pod: &Pod) -> Vec<(String, i64)> {
+        let ordinal = names::ordinal_of_pod(&pod.name_any()).unwrap();
+        let of_pod = |accepted: &AcceptedRevision| accepted.revision.as_str() == pod.labels()[names::LABEL_REVISION];
+        let mut revisions = self.revisions.iter().filter_map(|revision| AcceptedRevision::read(revision).ok());
+        let Some(AcceptedRevision { spec, .. }) = revisions.rfind(of_pod) else { return Vec::new() };
+        let transactional = spec.processing.guarantee == Guarantee::ExactlyOnce;
+        let slots = if transactional { spec.worker.slots.unsigned_abs() } else { 0 };
+        (0..slots).map(|slot| (names::transactional_id("shop.spend", ordinal, slot), epoch_of(pod))).collect()
+    }
+
+    /// Somebody scales the StatefulSet, which is the operator's.
+    pub(crate) fn scale_set(&mut self, replicas: i32) {
+        let Some(mut set) = self.set.clone() else { return };
+        set.spec.as_mut().unwrap().replicas = Some(replicas);
+        self.store(set);
     }
 
     fn store(&mut self, mut set: StatefulSet) {
@@ -189,6 +275,7 @@ impl World {
             metadata.name = Some(format!("spend-{missing}"));
             let pod = self.born(Pod { metadata, spec: spec.template.spec, status: Some(PodStatus::default()) });
             self.ran.insert((epoch_of(&pod), pod.labels()[names::LABEL_REVISION].clone()));
+            self.takes_ids(&pod);
             self.pods.push(pod);
         } else if let Some(extra) = self.pods.iter().rev().find(|pod| {
             let ordinal = names::ordinal_of_pod(&pod.name_any()).unwrap();
@@ -303,6 +390,10 @@ impl World {
     pub(crate) fn epoch(&self) -> Option<i64> {
         self.job.status.as_ref().and_then(|status| status.epoch)
     }
+}
+
+fn workers_in(pods: &[Pod]) -> impl Iterator<Item = &Pod> {
+    pods.iter().filter(|pod| names::ordinal_of_pod(&pod.name_any()).is_some())
 }
 
 fn epoch_of(pod: &Pod) -> i64 {
