@@ -262,3 +262,6 @@ async fn step(
     let pause = ask_again.into_iter().fold(decision.look_again, Duration::min);
     Ok(Action::requeue(pause.max(AT_ONCE)))
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,4 +19,6 @@ pub mod rbac;
 pub mod run;
 pub mod served;
 pub mod status;
+#[cfg(test)]
+mod testing;
 pub mod worker;

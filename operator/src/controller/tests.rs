@@ -1,0 +1,387 @@
+//! The real controller in a cluster in memory, killed just before and just after each of its requests.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use fencepost_crds::{
+    StreamJob,
+    v1alpha1::{JobState, Phase, StreamJobStatus},
+};
+use proptest::{collection::vec, option, prelude::*};
+use serde_json::Value;
+
+use crate::{
+    rbac::{PERMISSIONS, Scope},
+    testing::{Cluster, JOB, NAMESPACE},
+};
+
+type Change = fn(&mut Cluster);
+
+/// How long a leader stands still: shorter than what it allows a reconciliation to take.
+const PAUSE: Duration = Duration::from_secs(50);
+/// So short that the other has just begun.
+const MOMENT: Duration = Duration::from_millis(500);
+
+fn submit(cluster: &mut Cluster) {
+    cluster.submit();
+}
+
+fn other_sql(cluster: &mut Cluster) {
+    cluster.edit(|spec| spec["pipeline"]["sql"] = "INSERT INTO totals SELECT 'x' FROM orders".into());
+}
+
+fn first_sql(cluster: &mut Cluster) {
+    cluster.edit(|spec| spec["pipeline"]["sql"] = "INSERT INTO totals SELECT user FROM orders".into());
+}
+
+fn four_workers(cluster: &mut Cluster) {
+    cluster.edit(|spec| spec["replicas"] = 4.into());
+}
+
+fn one_worker(cluster: &mut Cluster) {
+    cluster.edit(|spec| spec["replicas"] = 1.into());
+}
+
+fn suspend(cluster: &mut Cluster) {
+    cluster.edit(|spec| spec["state"] = "Suspended".into());
+}
+
+fn resume(cluster: &mut Cluster) {
+    cluster.edit(|spec| spec["state"] = "Running".into());
+}
+
+fn delete(cluster: &mut Cluster) {
+    cluster.server.delete::<StreamJob>(NAMESPACE, JOB).unwrap();
+}
+
+/// Workers that die without a commit leave a transaction open.
+fn workers_that_die(cluster: &mut Cluster) {
+    cluster.killed = [0, 2, 3].into();
+}
+
+async fn quiet_after(changes: &[Change]) -> Cluster {
+    let mut cluster = Cluster::new();
+    for change in changes {
+        change(&mut cluster);
+        cluster.run(None).await;
+    }
+    cluster
+}
+
+fn status(cluster: &Cluster) -> StreamJobStatus {
+    cluster.job().and_then(|job| job.status).unwrap_or_default()
+}
+
+/// Cuts the run after a change at every step, and starts another operator. What there is in the end and what was changed in what order must be as
+/// if nothing had happened, and nothing may have happened on the way that must not.
+async fn survives_everywhere(before: &[Change], change: Change) -> (Cluster, Vec<String>) {
+    let base = quiet_after(before).await;
+    let mut whole = base.fork();
+    change(&mut whole);
+    let story = whole.run(None).await;
+    assert_eq!(whole.violations(), [] as [&str; 0]);
+    let end = whole.end();
+    for cut in 1..=story.steps {
+        let mut cluster = base.fork();
+        change(&mut cluster);
+        let told = cluster.run(Some(cut)).await;
+        assert_eq!(cluster.violations(), [] as [&str; 0], "cut at step {cut} of {}", story.steps);
+        assert_eq!(told.effects, story.effects, "cut at step {cut} of {}", story.steps);
+        assert_same(&cluster.end(), &end, cut);
+    }
+    // Names end in hashes.
+    let short = |effect: &String| match effect.split_once(" spend-") {
+        Some((what, name)) => format!("{what} {}", name.split('-').next().unwrap_or_default()),
+        None => effect.trim_end().to_owned(),
+    };
+    let effects = story.effects.iter().map(short).collect();
+    (whole, effects)
+}
+
+/// Names the first object that differs, and nothing else of the cluster.
+fn assert_same(found: &BTreeMap<String, Value>, wanted: &BTreeMap<String, Value>, cut: u64) {
+    assert_eq!(found.keys().collect::<Vec<_>>(), wanted.keys().collect::<Vec<_>>(), "cut at step {cut}");
+    for (name, object) in found {
+        assert_eq!(object, &wanted[name], "{name}, cut at step {cut}");
+    }
+}
+
+/// ```text
+///  manifest ─▶ plan pod ─▶ topics ─▶ revision ─▶ epoch 1 ─▶ children
+/// ```
+#[tokio::test(start_paused = true)]
+async fn a_start_survives_the_death_of_the_operator_at_every_step() {
+    let (cluster, effects) = survives_everywhere(&[], submit).await;
+    assert_eq!((status(&cluster).epoch, status(&cluster).phase), (Some(1), Some(Phase::Running)));
+    let wanted = [
+        "create configmaps",
+        "create pods",
+        "delete configmaps plan",
+        "delete pods plan",
+        "create topic totals",
+        "create controllerrevisions",
+        "patch serviceaccounts spend",
+        "create configmaps",
+        "patch services spend",
+        "patch poddisruptionbudgets spend",
+        "create statefulsets",
+        "patch statefulsets spend",
+    ];
+    assert_eq!(effects, wanted);
+}
+
+/// ```text
+///  new SQL ─▶ plan pod ─▶ revision ─▶ old workers gone ─▶ ids fenced ─▶ epoch 2 ─▶ children
+/// ```
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_survives_the_death_of_the_operator_at_every_step() {
+    let (cluster, effects) = survives_everywhere(&[workers_that_die, submit], other_sql).await;
+    assert_eq!((status(&cluster).epoch, status(&cluster).phase), (Some(2), Some(Phase::Running)));
+    let wanted = [
+        "create configmaps",
+        "create pods",
+        "delete configmaps plan",
+        "delete pods plan",
+        "create controllerrevisions",
+        "patch statefulsets spend",
+        "fence shop.spend-0-0",
+        "fence shop.spend-1-0",
+        "create configmaps",
+        "patch statefulsets spend",
+        "delete configmaps job",
+    ];
+    assert_eq!(effects, wanted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_way_back_survives_the_death_of_the_operator_at_every_step() {
+    let (cluster, effects) = survives_everywhere(&[submit, other_sql], first_sql).await;
+    assert_eq!((status(&cluster).epoch, status(&cluster).phase), (Some(3), Some(Phase::Running)));
+    let wanted = [
+        "create configmaps",
+        "create pods",
+        "delete configmaps plan",
+        "delete pods plan",
+        "create controllerrevisions",
+        "patch statefulsets spend",
+        "fence shop.spend-0-0",
+        "fence shop.spend-1-0",
+        "create configmaps",
+        "patch statefulsets spend",
+        "delete configmaps job",
+    ];
+    assert_eq!(effects, wanted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_workers_survive_the_death_of_the_operator_at_every_step() {
+    let (cluster, effects) = survives_everywhere(&[submit], four_workers).await;
+    assert_eq!((status(&cluster).epoch, status(&cluster).workers.as_deref()), (Some(1), Some("4/4")));
+    assert_eq!(effects, ["patch statefulsets spend"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fewer_workers_survive_the_death_of_the_operator_at_every_step() {
+    let (cluster, effects) = survives_everywhere(&[workers_that_die, submit, four_workers], one_worker).await;
+    assert_eq!((status(&cluster).epoch, status(&cluster).workers.as_deref()), (Some(1), Some("1/1")));
+    assert_eq!(cluster.brokers.open(), ["shop.spend-0-0"], "what went has nothing open");
+    let wanted = ["patch statefulsets spend", "fence shop.spend-1-0", "fence shop.spend-2-0", "fence shop.spend-3-0"];
+    assert_eq!(effects, wanted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspension_survives_the_death_of_the_operator_at_every_step() {
+    let (cluster, effects) = survives_everywhere(&[workers_that_die, submit], suspend).await;
+    assert_eq!((status(&cluster).epoch, status(&cluster).phase), (Some(1), Some(Phase::Suspended)));
+    assert_eq!(cluster.brokers.open(), [""; 0]);
+    assert_eq!(effects, ["patch statefulsets spend", "fence shop.spend-0-0", "fence shop.spend-1-0"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn going_on_survives_the_death_of_the_operator_at_every_step() {
+    let (cluster, effects) = survives_everywhere(&[submit, suspend], resume).await;
+    assert_eq!((status(&cluster).epoch, status(&cluster).phase), (Some(2), Some(Phase::Running)));
+    assert_eq!(effects, ["patch statefulsets spend"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_survives_the_death_of_the_operator_at_every_step() {
+    let (cluster, effects) = survives_everywhere(&[submit], delete).await;
+    assert_eq!(cluster.end().keys().collect::<Vec<_>>(), ["Secret shop/kafka"], "nothing of the job is left");
+    assert_eq!(effects, [""; 0]);
+}
+
+/// Two leaders: one stands still in a request, for longer than its lease lasts, and then finishes what it had begun.
+///
+/// ```text
+///  first    looks ─▶ decides ─▶ journal ─▶ act ···················· act ─▶ …
+///  second                               takes over ─▶ user edits ─▶ epoch 3
+/// ```
+async fn two_leaders_do_no_harm(before: &[Change], change: Change, meanwhile: Change, expect: fn(&Cluster)) {
+    let base = quiet_after(before).await;
+    let mut whole = base.fork();
+    change(&mut whole);
+    let steps = whole.run(None).await.steps;
+    let mut met = 0;
+    // After one request and before the next are the same moment.
+    for step in (1..=steps).step_by(2) {
+        let mut cluster = base.fork();
+        change(&mut cluster);
+        if cluster.run_beside(step, PAUSE, meanwhile).await {
+            met += 1;
+            assert_eq!(cluster.violations(), [] as [&str; 0], "standing still in step {step} of {steps}");
+            expect(&cluster);
+        }
+    }
+    assert!(met > steps / 4, "{met} of {steps} steps");
+}
+
+fn runs_epoch(cluster: &Cluster, epoch: i64) {
+    let status = status(cluster);
+    assert_eq!((status.phase, status.workers.as_deref()), (Some(Phase::Running), Some("2/2")), "{status:#?}");
+    assert!(status.epoch >= Some(epoch), "{status:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_slept_through_an_upgrade_undoes_nothing() {
+    two_leaders_do_no_harm(&[], submit, other_sql, |cluster| runs_epoch(cluster, 2)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_slept_in_an_upgrade_undoes_nothing() {
+    two_leaders_do_no_harm(&[submit], other_sql, first_sql, |cluster| runs_epoch(cluster, 2)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_slept_through_a_suspension_starts_nothing() {
+    let expect = |cluster: &Cluster| {
+        assert_eq!(status(cluster).phase, Some(Phase::Suspended));
+        assert_eq!(cluster.brokers.open(), [""; 0]);
+    };
+    two_leaders_do_no_harm(&[submit], other_sql, suspend, expect).await;
+}
+
+type Permission = (String, String, &'static str);
+
+fn asked(cluster: &Cluster) -> impl Iterator<Item = Permission> {
+    cluster.server.asked().into_iter().map(|asked| {
+        let resource = [Some(asked.resource), asked.subresource].into_iter().flatten().collect::<Vec<_>>().join("/");
+        (asked.group, resource, asked.verb.name())
+    })
+}
+
+/// What the operator asks the API server for is what the table of permissions allows it, both ways.
+#[tokio::test(start_paused = true)]
+async fn the_operator_asks_for_what_it_is_granted_and_for_nothing_else() {
+    let granted = PERMISSIONS.iter().filter(|granted| granted.scope == Scope::Watched).flat_map(|granted| {
+        granted.verbs.iter().map(|verb| (granted.group.to_owned(), granted.resource.to_owned(), *verb))
+    });
+    let granted: BTreeSet<Permission> = granted.collect();
+    let mut all: BTreeSet<Permission> = BTreeSet::new();
+    // More revisions than are kept.
+    let sqls: [Change; 7] = [other_sql, first_sql, other_sql, first_sql, other_sql, first_sql, other_sql];
+    let changes: Vec<Change> =
+        [submit as Change, four_workers, one_worker, suspend, resume].into_iter().chain(sqls).collect();
+    all.extend(asked(&quiet_after(&changes).await));
+    // What is there already is met by those who come late.
+    for (step, pause) in (1..300).flat_map(|step| [(step, MOMENT), (step, PAUSE)]) {
+        if granted.difference(&all).count() == 1 {
+            break;
+        }
+        let mut cluster = Cluster::new();
+        cluster.submit();
+        cluster.run_beside(step, pause, |_| {}).await;
+        all.extend(asked(&cluster));
+    }
+    assert_eq!(all.difference(&granted).collect::<Vec<_>>(), [] as [&Permission; 0]);
+    // For API servers that ask whoever blocks the deletion of an owner for this; nobody sends such a request.
+    let unused: Vec<String> =
+        granted.difference(&all).map(|(_, resource, verb)| format!("{verb} {resource}")).collect();
+    assert_eq!(unused, ["update streamjobs/finalizers"]);
+}
+
+/// Something that happens to a job.
+#[derive(Clone, Copy, Debug)]
+enum Happens {
+    /// Another pipeline.
+    Sql(u8),
+    /// Another number of workers.
+    Workers(u8),
+    Suspended,
+    Resumed,
+    /// A worker and its node are lost.
+    WorkerLost(u8),
+    /// All watches end, and what they missed is forgotten.
+    TooOld,
+}
+
+fn happens() -> impl Strategy<Value = Happens> {
+    prop_oneof![
+        3 => (0..3_u8).prop_map(Happens::Sql),
+        2 => (1..5_u8).prop_map(Happens::Workers),
+        1 => Just(Happens::Suspended),
+        1 => Just(Happens::Resumed),
+        2 => (0..4_u8).prop_map(Happens::WorkerLost),
+        1 => Just(Happens::TooOld),
+    ]
+}
+
+fn happen(cluster: &mut Cluster, what: Happens) {
+    match what {
+        Happens::Sql(which) => cluster.edit(|spec| {
+            spec["pipeline"]["sql"] = format!("INSERT INTO totals SELECT '{which}' FROM orders").into();
+        }),
+        Happens::Workers(workers) => cluster.edit(|spec| spec["replicas"] = workers.into()),
+        Happens::Suspended => suspend(cluster),
+        Happens::Resumed => resume(cluster),
+        Happens::WorkerLost(ordinal) => cluster.lose_worker(ordinal),
+        Happens::TooOld => cluster.server.compact(),
+    }
+}
+
+/// Everything is as the spec asks, and nothing else is left.
+fn assert_as_asked(cluster: &Cluster) {
+    assert_eq!(cluster.violations(), [] as [&str; 0]);
+    let job = cluster.job().unwrap();
+    let status = job.status.clone().unwrap();
+    let suspended = job.spec.state == JobState::Suspended;
+    let wanted = if suspended { 0 } else { job.spec.replicas };
+    assert_eq!(status.phase, Some(if suspended { Phase::Suspended } else { Phase::Running }), "{status:#?}");
+    assert_eq!(status.workers, Some(format!("{wanted}/{wanted}")));
+    assert_eq!(status.observed_generation, job.metadata.generation);
+    assert!(status.operation.is_none(), "{status:#?}");
+    let revision = status.revision.unwrap();
+    assert!(suspended || revision.current == revision.target, "{revision:?}");
+    let alive: Vec<String> = (0..wanted).map(|ordinal| format!("shop.spend-{ordinal}-0")).collect();
+    assert_eq!(cluster.brokers.open(), alive, "transactions that are open");
+    let there = cluster.end();
+    let of_kind = |kind: &str| there.keys().filter(|name| name.starts_with(kind)).cloned().collect::<Vec<_>>();
+    assert_eq!(of_kind("Pod ").len(), usize::try_from(wanted).unwrap(), "{:?}", there.keys());
+    assert_eq!(of_kind("ConfigMap ").len(), 1, "{:?}", of_kind("ConfigMap "));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 40, ..ProptestConfig::default() })]
+
+    /// Whatever happens, in whatever order, and wherever the operator dies: in the end all is as asked.
+    #[test]
+    fn whatever_happens_all_is_as_asked_in_the_end(
+        story in vec((vec(happens(), 1..3), option::of(1..120_u64)), 1..5),
+        killed in vec(0..4_u32, 0..3),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let mut cluster = quiet_after(&[submit]).await;
+            cluster.killed = killed.into_iter().collect();
+            for (events, cut) in story {
+                for event in events {
+                    happen(&mut cluster, event);
+                }
+                cluster.run(cut).await;
+                assert_as_asked(&cluster);
+            }
+        });
+    }
+}

@@ -1,0 +1,167 @@
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use fencepost_crds::v1alpha1::{FencedId, ProducerStatus};
+use fencepost_kafka::settings::ConnectionSettings;
+use fencepost_plan::{BrokerFacts, BrokerFailure, BrokerLimits, TopicFacts, validate::TopicToCreate};
+use futures::future::BoxFuture;
+
+use super::Life;
+use crate::broker::{BrokerProbe, FenceAnswer, FenceQuestion, Fenced, Question};
+
+const PARTITIONS: usize = 4;
+
+/// A Kafka cluster, as far as transactional ids go.
+#[derive(Clone, Default)]
+pub(crate) struct Brokers(Arc<Mutex<State>>);
+
+#[derive(Clone, Default)]
+struct State {
+    ids: BTreeMap<String, Id>,
+    topics: Vec<String>,
+    violations: Vec<String>,
+}
+
+#[derive(Clone)]
+struct Id {
+    producer_epoch: i32,
+    /// A transaction is open.
+    open: bool,
+    /// Who has it: the pod, and the epoch of the job. `None`: nobody since a fence.
+    owner: Option<(String, i64)>,
+    /// That pod is there.
+    lives: bool,
+}
+
+impl Brokers {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, from here on apart.
+    pub(crate) fn fork(&self) -> Self {
+        Self(Arc::new(Mutex::new(self.state().clone())))
+    }
+
+    /// A worker takes an id and begins a transaction.
+    pub(crate) fn take(&self, id: &str, pod: &str, epoch: i64) {
+        let mut state = self.state();
+        let mut wrong = Vec::new();
+        for (other, Id { owner, .. }) in &state.ids {
+            if let Some((holder, of)) = owner.as_ref().filter(|(_, of)| *of != epoch) {
+                wrong.push(format!(
+                    "{pod} of epoch {epoch} begins, and {holder} of epoch {of} was not fenced from {other}"
+                ));
+            }
+        }
+        state.violations.extend(wrong);
+        let producer_epoch = state.ids.get(id).map_or(0, |before| before.producer_epoch + 1);
+        state.ids.insert(
+            id.to_owned(),
+            Id { producer_epoch, open: true, owner: Some((pod.to_owned(), epoch)), lives: true },
+        );
+    }
+
+    /// A worker is gone. It has committed, or it has left its transactions open.
+    pub(crate) fn gone(&self, pod: &str, committed: bool) {
+        for id in self.state().ids.values_mut().filter(|id| id.owner.as_ref().is_some_and(|(owner, _)| owner == pod)) {
+            id.lives = false;
+            id.open &= !committed;
+        }
+    }
+
+    /// Ids with an open transaction.
+    pub(crate) fn open(&self) -> Vec<String> {
+        self.state().ids.iter().filter(|(_, id)| id.open).map(|(id, _)| id.clone()).collect()
+    }
+
+    /// What must not have happened.
+    pub(crate) fn violations(&self) -> Vec<String> {
+        self.state().violations.clone()
+    }
+
+    fn fence(&self, id: &str, life: &Life) -> FencedId {
+        let mut state = self.state();
+        let before = state.ids.get(id).cloned();
+        if let Some(Id { owner: Some((pod, _)), lives: true, .. }) = &before {
+            state.violations.push(format!("{pod} lives, and {id} is taken from it"));
+        }
+        if before.as_ref().is_some_and(|id| id.owner.is_some() || id.open) {
+            life.effect(format!("fence {id}"));
+        }
+        let producer = |producer_epoch, state: Option<&str>| {
+            Some(ProducerStatus { producer_id: 1, producer_epoch, state: state.map(str::to_owned) })
+        };
+        let producer_epoch = before.as_ref().map_or(0, |before| before.producer_epoch + 1);
+        state.ids.insert(id.to_owned(), Id { producer_epoch, open: false, owner: None, lives: false });
+        let before =
+            before.and_then(|id| producer(id.producer_epoch, Some(if id.open { "Ongoing" } else { "CompleteCommit" })));
+        FencedId { id: id.to_owned(), before, after: producer(producer_epoch, None) }
+    }
+}
+
+/// The brokers as one process of the operator reaches them.
+pub(crate) struct Reached {
+    pub brokers: Brokers,
+    pub life: Arc<Life>,
+}
+
+impl Reached {
+    /// A request: it may be the last of this life before or after it takes effect.
+    async fn asked<T>(&self, work: impl FnOnce(&Brokers) -> T) -> T {
+        self.life.step().await;
+        let outcome = work(&self.brokers);
+        self.life.step().await;
+        outcome
+    }
+}
+
+impl BrokerProbe for Reached {
+    fn facts(&self, question: Question) -> BoxFuture<'_, Result<BrokerFacts, BrokerFailure>> {
+        Box::pin(self.asked(move |brokers| {
+            let made = brokers.state().topics.clone();
+            let topic = |name: String| {
+                let there = name == "orders" || made.contains(&name);
+                let facts = if there { TopicFacts::Exists { partitions: PARTITIONS } } else { TopicFacts::Missing };
+                (name, facts)
+            };
+            let limits = BrokerLimits {
+                transaction_max_timeout_ms: Some(900_000),
+                transactional_id_expiration_ms: Some(604_800_000),
+            };
+            Ok(BrokerFacts {
+                cluster_id: Some("c-1".to_owned()),
+                limits: BTreeMap::from([(1, limits)]),
+                topics: question.topics.into_iter().map(topic).collect(),
+            })
+        }))
+    }
+
+    fn create_topics(
+        &self,
+        _: ConnectionSettings,
+        topics: Vec<TopicToCreate>,
+    ) -> BoxFuture<'_, Result<(), BrokerFailure>> {
+        Box::pin(self.asked(move |brokers| {
+            for topic in topics {
+                self.life.effect(format!("create topic {}", topic.name));
+                brokers.state().topics.push(topic.name);
+            }
+            Ok(())
+        }))
+    }
+
+    fn fence(&self, question: FenceQuestion) -> BoxFuture<'_, Result<FenceAnswer, BrokerFailure>> {
+        Box::pin(async move {
+            question.is_still_asked()?;
+            let mut fenced = Fenced::default();
+            // Each id is a request of its own.
+            for id in question.ids {
+                fenced.ids.push(self.asked(|brokers| brokers.fence(&id, &self.life)).await);
+            }
+            Ok(FenceAnswer::Fenced(fenced))
+        })
+    }
+}

@@ -1,0 +1,412 @@
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::Future,
+    net::IpAddr,
+    sync::Arc,
+    time::Duration,
+};
+
+use fencepost_apiserver::{ApiServer, Kind};
+use fencepost_crds::{
+    StreamJob,
+    contract::{PlanReport, WorkerStatus},
+    names,
+};
+use fencepost_plan::Settings;
+use futures::future::BoxFuture;
+use k8s_openapi::api::{
+    apps::v1::{ControllerRevision, StatefulSet},
+    core::v1::{ConfigMap, Pod, Secret, Service, ServiceAccount},
+    events::v1::Event,
+    policy::v1::PodDisruptionBudget,
+};
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use super::{Brokers, Life, brokers::Reached, life::Fate, now};
+use crate::{
+    controller::{self, Context},
+    events::Events,
+    memory::Memory,
+    metrics::Metrics,
+    worker::{AskError, WorkerProbe},
+};
+
+pub(crate) const NAMESPACE: &str = "shop";
+pub(crate) const JOB: &str = "spend";
+
+/// How often everything but the operator looks around.
+const TICK: Duration = Duration::from_millis(250);
+/// Nothing has changed for so long: nothing will. Longer than the operator's longest pause.
+const QUIET: Duration = Duration::from_secs(45);
+/// Nothing has changed for so long: a step is done.
+const CALM: Duration = Duration::from_secs(8);
+/// Longer than anything may take.
+const LIMIT: Duration = Duration::from_mins(30);
+
+/// Everything around the operator.
+pub(crate) struct Cluster {
+    pub server: ApiServer,
+    pub brokers: Brokers,
+    /// Pods whose workers have taken their ids.
+    begun: BTreeSet<String>,
+    /// Ordinals whose workers die without a commit when they are asked to stop.
+    pub killed: BTreeSet<u32>,
+    violations: Vec<String>,
+    /// The version at which everything else had nothing to do.
+    idle: Option<u64>,
+}
+
+/// What a run of an operator, or of several one after another, has done.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Story {
+    /// What was changed, in order.
+    pub effects: Vec<String>,
+    /// Steps of the first operator.
+    pub steps: u64,
+}
+
+impl Cluster {
+    pub(crate) fn new() -> Self {
+        let kinds = vec![
+            Kind::of::<StreamJob>().with_status(),
+            Kind::of::<StatefulSet>().with_status(),
+            Kind::of::<Pod>().with_status().with_grace(30),
+            Kind::of::<PodDisruptionBudget>().with_status(),
+            Kind::of::<Service>().with_status(),
+            Kind::of::<ControllerRevision>(),
+            Kind::of::<ConfigMap>(),
+            Kind::of::<ServiceAccount>(),
+            Kind::of::<Secret>(),
+            Kind::of::<Event>(),
+        ];
+        Self {
+            server: ApiServer::new(kinds, now),
+            brokers: Brokers::default(),
+            begun: BTreeSet::new(),
+            killed: BTreeSet::new(),
+            violations: Vec::new(),
+            idle: None,
+        }
+    }
+
+    /// The same, from here on apart.
+    pub(crate) fn fork(&self) -> Self {
+        Self {
+            server: self.server.fork(),
+            brokers: self.brokers.fork(),
+            begun: self.begun.clone(),
+            killed: self.killed.clone(),
+            violations: self.violations.clone(),
+            idle: None,
+        }
+    }
+
+    pub(crate) fn job(&self) -> Option<StreamJob> {
+        self.server.get(NAMESPACE, JOB)
+    }
+
+    /// A user's manifest arrives, and the Secret that it names.
+    pub(crate) fn submit(&self) {
+        let secret = json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": { "name": "kafka", "namespace": NAMESPACE },
+            "data": { "user": "dXNlcg==", "password": "c2VjcmV0" },
+        });
+        self.server.create::<Secret>("user", secret).unwrap();
+        let job = json!({
+            "apiVersion": "fencepost.dev/v1alpha1",
+            "kind": "StreamJob",
+            "metadata": { "name": JOB, "namespace": NAMESPACE },
+            "spec": {
+                "replicas": 2,
+                "kafka": {
+                    "bootstrapServers": "kafka:9092",
+                    "sasl": {
+                        "mechanism": "SCRAM-SHA-512",
+                        "usernameSecretRef": { "name": "kafka", "key": "user" },
+                        "passwordSecretRef": { "name": "kafka", "key": "password" },
+                    },
+                },
+                "pipeline": {
+                    "sources": [{
+                        "name": "orders",
+                        "kafka": { "topic": "orders", "format": { "json": {} } },
+                        "columns": [{ "name": "user", "type": "STRING" }],
+                    }],
+                    "sql": "INSERT INTO totals SELECT user FROM orders",
+                    "sinks": [{
+                        "name": "totals",
+                        "kafka": { "topic": "totals", "create": { "partitions": 4 }, "format": { "json": {} } },
+                    }],
+                },
+            },
+        });
+        self.server.create::<StreamJob>("user", job).unwrap();
+    }
+
+    /// A user changes the spec.
+    pub(crate) fn edit(&self, change: impl FnOnce(&mut Value)) {
+        self.server.update::<StreamJob>("user", (NAMESPACE, JOB), |job| change(&mut job["spec"])).unwrap();
+    }
+
+    /// A worker is gone with its node, in a transaction.
+    pub(crate) fn lose_worker(&self, ordinal: u8) {
+        let name = format!("{JOB}-{ordinal}");
+        if let Some(pod) = self.server.get::<Pod>(NAMESPACE, &name) {
+            self.brokers.gone(&pod.uid().unwrap(), false);
+            self.server.remove::<Pod>(NAMESPACE, &name).unwrap();
+        }
+    }
+
+    /// Runs one operator after another until nothing changes any more: the first dies in its step `cut`, the next lives on.
+    pub(crate) async fn run(&mut self, cut: Option<u64>) -> Story {
+        let first = Arc::new(Life::new(&self.server, cut.map(|step| (step, Fate::Dies))));
+        let rests = self.until_quiet(&first).await;
+        let mut effects = first.effects();
+        if !rests {
+            let second = Arc::new(Life::new(&self.server, None));
+            assert!(self.until_quiet(&second).await, "it lives for ever");
+            effects.extend(second.effects());
+        }
+        Story { effects, steps: first.steps() }
+    }
+
+    /// False: the operator died.
+    async fn until_quiet(&mut self, life: &Arc<Life>) -> bool {
+        let operator = self.operator(life);
+        tokio::select! {
+            biased;
+            () = life.fate() => false,
+            () = operator => panic!("the controller ended"),
+            () = self.ticks(QUIET) => true,
+        }
+    }
+
+    /// The operator stands still in a step, another one takes over, the user does something, and after the pause the first one wakes up and
+    /// goes on as if nothing had happened, beside the other. False: it has no such step.
+    pub(crate) async fn run_beside(&mut self, step: u64, pause: Duration, meanwhile: fn(&mut Self)) -> bool {
+        let first = Arc::new(Life::new(&self.server, Some((step, Fate::Pauses(pause)))));
+        let (sleeper, other) = (self.operator(&first), self.operator(&Arc::new(Life::new(&self.server, None))));
+        tokio::pin!(sleeper, other);
+        tokio::select! {
+            biased;
+            () = first.fate() => {}
+            () = &mut sleeper => panic!("the controller ended"),
+            () = self.ticks(QUIET) => return false,
+        }
+        tokio::select! {
+            () = &mut sleeper => panic!("the controller ended"),
+            () = &mut other => panic!("the controller ended"),
+            () = async {
+                self.ticks(CALM).await;
+                meanwhile(self);
+                self.ticks(pause + QUIET).await;
+            } => {}
+        }
+        true
+    }
+
+    /// Lets everything but the operator do its work until nothing has changed for so long.
+    async fn ticks(&mut self, enough: Duration) {
+        let mut ticks = tokio::time::interval(TICK);
+        let (mut version, mut quiet, mut waited) = (self.server.version(), Duration::ZERO, Duration::ZERO);
+        while quiet < enough {
+            ticks.tick().await;
+            self.tick();
+            waited += TICK;
+            quiet = if self.server.version() == version { quiet + TICK } else { Duration::ZERO };
+            version = self.server.version();
+            assert!(waited < LIMIT, "it does not come to rest: {:#?}", self.job().map(|job| job.status));
+        }
+    }
+
+    /// A process of the operator. It borrows nothing.
+    fn operator(&self, life: &Arc<Life>) -> impl Future<Output = ()> + use<> {
+        controller::run(Arc::new(self.context(life)), None, 4, std::future::pending())
+    }
+
+    fn context(&self, life: &Arc<Life>) -> Context {
+        let client = self.server.client(Arc::clone(life) as Arc<dyn fencepost_apiserver::Gate>);
+        Context {
+            events: Events::new(client.clone(), "operator-0".to_owned()),
+            client,
+            settings: Settings { worker_image: "worker:1".to_owned() },
+            broker: Box::new(Reached { brokers: self.brokers.clone(), life: Arc::clone(life) }),
+            workers: Box::new(Content),
+            memory: Memory::default(),
+            metrics: Metrics::default(),
+            clock: now,
+        }
+    }
+
+    /// Everything else does what it has to do.
+    fn tick(&mut self) {
+        let version = self.server.version();
+        if self.idle == Some(version) {
+            return;
+        }
+        self.kubelet();
+        self.stateful_sets();
+        self.collect_garbage();
+        self.check();
+        self.idle = (self.server.version() == version).then_some(version);
+    }
+
+    fn stateful_sets(&mut self) {
+        for set in self.server.list::<StatefulSet>() {
+            let (name, uid) = (set.name_any(), set.uid().unwrap());
+            let spec = set.spec.clone().unwrap();
+            let wanted = spec.replicas.unwrap_or(1);
+            let pods = self.pods_of(&name);
+            for ordinal in 0..wanted {
+                let pod = format!("{name}-{ordinal}");
+                if pods.iter().any(|there| there.name_any() == pod) {
+                    continue;
+                }
+                let mut metadata = serde_json::to_value(spec.template.metadata.clone().unwrap_or_default()).unwrap();
+                metadata["name"] = pod.into();
+                metadata["namespace"] = NAMESPACE.into();
+                metadata["ownerReferences"] = json!([
+                    { "apiVersion": "apps/v1", "kind": "StatefulSet", "name": name, "uid": uid, "controller": true },
+                ]);
+                let made =
+                    json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec.template.spec });
+                self.server.create::<Pod>("statefulset-controller", made).unwrap();
+            }
+            for pod in &pods {
+                let ordinal = names::ordinal_of_pod(&pod.name_any()).unwrap();
+                if i64::from(ordinal) >= i64::from(wanted) && pod.metadata.deletion_timestamp.is_none() {
+                    self.server.delete::<Pod>(NAMESPACE, &pod.name_any()).unwrap();
+                }
+            }
+            let there = self.pods_of(&name);
+            let ready = there.iter().filter(|pod| is_ready(pod)).count();
+            let status = json!({
+                "observedGeneration": set.metadata.generation, "replicas": there.len(), "readyReplicas": ready,
+            });
+            self.server
+                .update::<StatefulSet>("statefulset-controller", (NAMESPACE, &name), |set| set["status"] = status)
+                .unwrap();
+        }
+    }
+
+    fn pods_of(&self, set: &str) -> Vec<Pod> {
+        let made_by =
+            |pod: &Pod| pod.owner_references().iter().any(|owner| owner.kind == "StatefulSet" && owner.name == set);
+        self.server.list::<Pod>().into_iter().filter(made_by).collect()
+    }
+
+    fn kubelet(&mut self) {
+        for pod in self.server.list::<Pod>() {
+            let (name, uid) = (pod.name_any(), pod.uid().unwrap());
+            let worker = names::ordinal_of_pod(&name).filter(|_| pod.labels()[names::LABEL_ROLE] == names::ROLE_WORKER);
+            if pod.metadata.deletion_timestamp.is_some() {
+                let kills = worker.is_some_and(|ordinal| self.killed.contains(&ordinal));
+                self.brokers.gone(&uid, !kills);
+                self.server.remove::<Pod>(NAMESPACE, &name).unwrap();
+            } else if let Some(ordinal) = worker {
+                if self.begun.insert(uid.clone()) {
+                    let epoch = pod.annotations()[names::ANNOTATION_EPOCH].parse().unwrap();
+                    let id = names::transactional_id(&format!("{NAMESPACE}.{JOB}"), ordinal, 0);
+                    self.brokers.take(&id, &uid, epoch);
+                    self.server.update::<Pod>("kubelet", (NAMESPACE, &name), |pod| pod["status"] = ready()).unwrap();
+                }
+            } else if pod.status.as_ref().and_then(|status| status.phase.as_deref()) != Some("Succeeded") {
+                let report = PlanReport { contract_version: 1, signature: "s".to_owned(), ..PlanReport::default() };
+                self.server.set_log(NAMESPACE, &name, &serde_json::to_string(&report).unwrap());
+                let ended = json!({ "phase": "Succeeded" });
+                self.server.update::<Pod>("kubelet", (NAMESPACE, &name), |pod| pod["status"] = ended).unwrap();
+            }
+        }
+    }
+
+    fn collect_garbage(&self) {
+        let everything = self.server.everything();
+        let uids: BTreeSet<&str> =
+            everything.iter().filter_map(|(_, object)| object["metadata"]["uid"].as_str()).collect();
+        let orphans = everything.iter().filter(|(_, object)| {
+            let owners = object["metadata"]["ownerReferences"].as_array();
+            owners.is_some_and(|owners| {
+                !owners.is_empty()
+                    && owners.iter().all(|owner| owner["uid"].as_str().is_none_or(|uid| !uids.contains(uid)))
+            })
+        });
+        for (_, orphan) in orphans {
+            self.remove_orphan(orphan);
+        }
+    }
+
+    fn remove_orphan(&self, orphan: &Value) {
+        let name = orphan["metadata"]["name"].as_str().unwrap();
+        match orphan["kind"].as_str().unwrap() {
+            "StatefulSet" => self.server.delete::<StatefulSet>(NAMESPACE, name),
+            "Pod" => self.server.delete::<Pod>(NAMESPACE, name),
+            "PodDisruptionBudget" => self.server.delete::<PodDisruptionBudget>(NAMESPACE, name),
+            "Service" => self.server.delete::<Service>(NAMESPACE, name),
+            "ControllerRevision" => self.server.delete::<ControllerRevision>(NAMESPACE, name),
+            "ConfigMap" => self.server.delete::<ConfigMap>(NAMESPACE, name),
+            "ServiceAccount" => self.server.delete::<ServiceAccount>(NAMESPACE, name),
+            other => panic!("who owns a {other}?"),
+        }
+        .unwrap();
+    }
+
+    /// Never workers of two epochs at once.
+    fn check(&mut self) {
+        let workers = self.server.list::<Pod>();
+        let workers = workers.iter().filter(|pod| pod.labels()[names::LABEL_ROLE] == names::ROLE_WORKER);
+        let epochs: BTreeSet<&String> = workers.map(|pod| &pod.annotations()[names::ANNOTATION_EPOCH]).collect();
+        if epochs.len() > 1 {
+            self.violations.push(format!("workers of the epochs {epochs:?} live at once"));
+        }
+    }
+
+    /// What must not have happened.
+    pub(crate) fn violations(&self) -> Vec<String> {
+        self.violations.iter().cloned().chain(self.brokers.violations()).collect()
+    }
+
+    /// All objects, without what differs between two runs that came to the same: identities, versions, times, and how often an id was fenced.
+    pub(crate) fn end(&self) -> BTreeMap<String, Value> {
+        let kept = self.server.everything().into_iter().filter(|(name, _)| !name.starts_with("Event "));
+        kept.map(|(name, mut object)| {
+            plain(&mut object);
+            (name, object)
+        })
+        .collect()
+    }
+}
+
+fn plain(value: &mut Value) {
+    match value {
+        Value::Object(object) => {
+            let of_a_run =
+                ["uid", "resourceVersion", "creationTimestamp", "lastTransitionTime", "at", "before", "after", "open"];
+            object.retain(|name, _| !of_a_run.contains(&name.as_str()));
+            object.values_mut().for_each(plain);
+        }
+        Value::Array(items) => items.iter_mut().for_each(plain),
+        _ => {}
+    }
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.is_some_and(|all| all.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True"))
+}
+
+fn ready() -> Value {
+    let condition = json!({ "type": "Ready", "status": "True", "lastTransitionTime": now().to_string() });
+    json!({ "phase": "Running", "podIP": "10.0.0.1", "conditions": [condition] })
+}
+
+/// Workers that have nothing to complain about.
+struct Content;
+
+impl WorkerProbe for Content {
+    fn status(&self, _: IpAddr) -> BoxFuture<'_, Result<WorkerStatus, AskError>> {
+        Box::pin(std::future::ready(Ok(WorkerStatus::default())))
+    }
+}
