@@ -10,15 +10,12 @@ use fencepost_crds::{StreamJob, names};
 use fencepost_plan::{
     Act, BrokerObserved, FenceObserved, Identity, Observed, Revision,
     build::{Children, PlanChildren, labels, plan_name},
-    decide::{self, Cause, Fence, PlanOutcome, Replace},
+    decide::{self, Cause, Fence, PlanOutcome, Replace, Seen},
     events::{Note, NoteKind, note},
 };
-use k8s_openapi::{
-    api::{
-        apps::v1::{ControllerRevision, StatefulSet, StatefulSetSpec},
-        core::v1::{ConfigMap, Container, Pod, PodSpec, PodTemplateSpec},
-    },
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+use k8s_openapi::api::{
+    apps::v1::{ControllerRevision, StatefulSet},
+    core::v1::{ConfigMap, Pod},
 };
 use kube::{
     Api, Resource, ResourceExt,
@@ -36,7 +33,7 @@ use crate::{
     memory::{JobKey, JobMemory},
 };
 
-/// How long a look at the journal allows a fence: shorter than a lease, so that nobody can have taken over and started workers meanwhile.
+/// How long a look at what is there counts. Another leader would have to take over, look, decide and start workers in this time.
 const FRESH: Duration = Duration::from_secs(5);
 
 /// The acts of one decision about one job.
@@ -99,8 +96,7 @@ impl<'a> Acts<'a> {
     async fn plan(&self, children: &PlanChildren) -> Result<(), Error> {
         tracing::info!(pod = children.pod.name_any(), "the worker image plans the pipeline");
         self.create(&children.config_map, "create the ConfigMap of the plan pod").await?;
-        let params = PostParams { field_manager: Some(names::MANAGER.to_owned()), ..PostParams::default() };
-        match self.api::<Pod>().create(&params, &children.pod).await {
+        match self.api::<Pod>().create(&as_us(), &children.pod).await {
             Ok(_) => Ok(()),
             // Whose it is shows the next look.
             Err(kube::Error::Api(status)) if status.is_already_exists() => Err(Error::Changed("the plan pod")),
@@ -178,19 +174,10 @@ impl<'a> Acts<'a> {
     }
 
     /// Brokers that refuse are reported by `Degraded`, and asked again with the next decision.
-    ///
-    /// Brokers know no precondition, so the journal is looked at once more: whoever has changed it may have started workers with these ids. That look
-    /// counts for a moment only: this process may stand still after it, and somebody else take over.
     async fn fence(&self, fence: Fence) -> Result<Option<Note>, Error> {
-        let until = Instant::now() + FRESH;
-        let jobs = self.api::<StreamJob>();
-        let there = jobs.get_metadata_opt(&self.identity.name).await;
-        let there = there.map_err(|source| Error::Read { what: "the StreamJob", source: Box::new(source) })?;
-        if there.and_then(|job| job.resource_version()) != self.version {
-            return Err(Error::Changed("the StreamJob"));
-        }
+        let (client, broker) = (&self.context.client, self.context.broker.as_ref());
         let Fenced { ids, failed } =
-            broker::fence(&self.context.client, self.context.broker.as_ref(), &self.key.0, &fence, until).await;
+            broker::fence(client, broker, &self.key.0, &fence, || Box::pin(self.look())).await?;
         let told = (!ids.is_empty()).then(|| {
             let aborted = match decide::open(&ids) {
                 0 => "no transaction was open".to_owned(),
@@ -206,7 +193,19 @@ impl<'a> Acts<'a> {
         Ok(told)
     }
 
-    async fn apply(&self, children: Children, seen: Option<String>) -> Result<(), Error> {
+    /// Brokers know no precondition, so the journal is looked at just before the ids are fenced: whoever has changed it may have started workers with
+    /// them. The look counts until the moment that it gives: this process may stand still after it, and somebody else take over.
+    async fn look(&self) -> Result<Instant, Error> {
+        let until = Instant::now() + FRESH;
+        let there = self.api::<StreamJob>().get_metadata_opt(&self.identity.name).await;
+        let there = there.map_err(|source| Error::Read { what: "the StreamJob", source: Box::new(source) })?;
+        if there.and_then(|job| job.resource_version()) != self.version {
+            return Err(Error::Changed("the StreamJob"));
+        }
+        Ok(until)
+    }
+
+    async fn apply(&self, children: Children, seen: Option<Seen>) -> Result<(), Error> {
         let now = self.context.now();
         let digest = digest(&children);
         if self.with_memory(|memory| memory.is_applied(digest, now)) {
@@ -218,25 +217,27 @@ impl<'a> Acts<'a> {
         self.patch(&children.service, "apply the Service").await?;
         self.patch(&children.disruption_budget, "apply the PodDisruptionBudget").await?;
         let mut stateful_set = children.stateful_set;
-        // With none seen there is no version to expect, and an apply would go over one that somebody else has made meanwhile.
-        let version = match seen {
-            Some(seen) => seen,
-            None => Box::pin(self.claim(&stateful_set)).await?,
-        };
-        stateful_set.metadata.resource_version = Some(version);
+        match seen {
+            Some(Seen { uid, resource_version }) => {
+                stateful_set.metadata.uid = Some(uid);
+                stateful_set.metadata.resource_version = Some(resource_version);
+            }
+            None => self.expect_none(&stateful_set.name_any()).await?,
+        }
         self.patch(&stateful_set, "apply the StatefulSet").await?;
         self.prune(&children.config_map.name_any()).await
     }
 
-    /// Creates the StatefulSet without workers, which fails when there is one. It has only what every apply names too: a field that is left to the
-    /// creation belongs to it for ever, and an apply that does not want it any more could not remove it.
-    async fn claim(&self, wanted: &StatefulSet) -> Result<String, Error> {
-        let what = "create the StatefulSet";
-        self.refuse_foreign(wanted).await?;
-        let params = PostParams { field_manager: Some(names::MANAGER.to_owned()), ..PostParams::default() };
-        let made = self.api::<StatefulSet>().create(&params, &without_workers(wanted)).await;
-        let made = made.map_err(|source| Error::act(what, "the StatefulSet", source))?;
-        Ok(made.resource_version().unwrap_or_default())
+    /// An apply cannot say that there must be nothing yet, and would go over what another leader has made meanwhile. So it is looked at once more, and
+    /// that look counts for a moment only.
+    async fn expect_none(&self, name: &str) -> Result<(), Error> {
+        let until = Instant::now() + FRESH;
+        let there = self.api::<StatefulSet>().get_metadata_opt(name).await;
+        let there = there.map_err(|source| Error::Read { what: "the StatefulSet", source: Box::new(source) })?;
+        if there.is_some() || Instant::now() > until {
+            return Err(Error::Changed("the StatefulSet"));
+        }
+        Ok(())
     }
 
     /// Other children have one name for ever. ConfigMaps carry the revision; when this runs, no worker of another revision lives. Those of plan pods
@@ -326,10 +327,7 @@ impl<'a> Acts<'a> {
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
     {
         let api = self.api::<K>();
-        match api
-            .create(&PostParams { field_manager: Some(names::MANAGER.to_owned()), ..PostParams::default() }, child)
-            .await
-        {
+        match api.create(&as_us(), child).await {
             Ok(_) => Ok(()),
             Err(kube::Error::Api(status)) if status.is_already_exists() => {
                 let there = api.get_opt(&child.name_any()).await.map_err(|source| Error::Read {
@@ -359,37 +357,8 @@ impl<'a> Acts<'a> {
     }
 }
 
-/// What can never change in a StatefulSet, and the least of a template that the API server takes.
-fn without_workers(wanted: &StatefulSet) -> StatefulSet {
-    let spec = wanted.spec.clone().unwrap_or_default();
-    let container = |container: &Container| Container {
-        name: container.name.clone(),
-        image: container.image.clone(),
-        ..Container::default()
-    };
-    let containers = spec.template.spec.iter().flat_map(|pod| &pod.containers).map(container).collect();
-    let template = PodTemplateSpec {
-        metadata: Some(ObjectMeta { labels: spec.selector.match_labels.clone(), ..ObjectMeta::default() }),
-        spec: Some(PodSpec { containers, ..PodSpec::default() }),
-    };
-    StatefulSet {
-        metadata: ObjectMeta {
-            name: wanted.metadata.name.clone(),
-            labels: wanted.metadata.labels.clone(),
-            owner_references: wanted.metadata.owner_references.clone(),
-            ..ObjectMeta::default()
-        },
-        spec: Some(StatefulSetSpec {
-            replicas: Some(0),
-            pod_management_policy: spec.pod_management_policy,
-            selector: spec.selector,
-            service_name: spec.service_name,
-            template,
-            update_strategy: spec.update_strategy,
-            ..StatefulSetSpec::default()
-        }),
-        status: None,
-    }
+fn as_us() -> PostParams {
+    PostParams { field_manager: Some(names::MANAGER.to_owned()), ..PostParams::default() }
 }
 
 fn digest(children: &Children) -> u64 {

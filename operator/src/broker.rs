@@ -42,33 +42,6 @@ pub enum Limits {
     Skip,
 }
 
-/// Ids to fence on one cluster.
-#[derive(Clone, Debug)]
-pub struct FenceQuestion {
-    /// How to reach the brokers.
-    pub settings: ConnectionSettings,
-    /// The ids.
-    pub ids: Vec<String>,
-    /// The cluster that is meant; on another one nothing is done.
-    pub cluster_id: Option<String>,
-    /// Nothing is begun later than this.
-    pub until: Instant,
-}
-
-impl FenceQuestion {
-    /// Asked just before the ids are fenced.
-    ///
-    /// # Errors
-    /// It is too late.
-    pub fn is_still_asked(&self) -> Result<(), BrokerFailure> {
-        if Instant::now() < self.until {
-            return Ok(());
-        }
-        let message = "it took too long to reach the brokers, so nothing was fenced".to_owned();
-        Err(BrokerFailure { reason: Reason::BrokerUnreachable, message })
-    }
-}
-
 /// What came of a fence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fenced {
@@ -78,13 +51,18 @@ pub struct Fenced {
     pub failed: Option<BrokerFailure>,
 }
 
-/// What brokers made of a fence.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FenceAnswer {
-    /// They are the right ones.
-    Fenced(Fenced),
-    /// They are another cluster, and did nothing.
-    Elsewhere(String),
+/// Whom a way leads to.
+pub enum Reached {
+    /// The cluster that is meant.
+    Meant(Box<dyn Fencer>),
+    /// Another one, of this id.
+    Other(String),
+}
+
+/// Brokers that are ready to fence.
+pub trait Fencer: Send {
+    /// Fences the ids, but sends nothing later than `until`.
+    fn fence(self: Box<Self>, until: Instant) -> BoxFuture<'static, Fenced>;
 }
 
 /// Something that can ask brokers.
@@ -99,8 +77,13 @@ pub trait BrokerProbe: Send + Sync {
         topics: Vec<TopicToCreate>,
     ) -> BoxFuture<'_, Result<(), BrokerFailure>>;
 
-    /// Fences transactional ids.
-    fn fence(&self, question: FenceQuestion) -> BoxFuture<'_, Result<FenceAnswer, BrokerFailure>>;
+    /// Connects to the brokers, to fence these ids, if they are the cluster of this id.
+    fn reach(
+        &self,
+        settings: ConnectionSettings,
+        ids: Vec<String>,
+        cluster_id: Option<String>,
+    ) -> BoxFuture<'_, Result<Reached, BrokerFailure>>;
 }
 
 /// Asks about everything that a spec needs.
@@ -140,25 +123,41 @@ pub async fn create_topics(
     answer(client, namespace, &spec.kafka, |settings| probe.create_topics(settings, topics)).await
 }
 
-/// Fences the ids on the cluster that has them, unless it gets too late.
-pub async fn fence(client: &Client, probe: &dyn BrokerProbe, namespace: &str, fence: &Fence, until: Instant) -> Fenced {
+/// Fences the ids on the cluster that has them. `look` says until when that is allowed; it is asked when the brokers are reached.
+///
+/// # Errors
+/// Those of `look`.
+pub async fn fence<'a, E>(
+    client: &Client,
+    probe: &dyn BrokerProbe,
+    namespace: &str,
+    fence: &Fence,
+    look: impl Fn() -> BoxFuture<'a, Result<Instant, E>>,
+) -> Result<Fenced, E> {
     let meant = fence.cluster_id.as_deref().unwrap_or_default();
+    let mut all = Fenced::default();
+    let mut left = fence.ids.clone();
     // The first way is that of the newest settings.
-    let mut failed = None;
     for kafka in &fence.kafka {
-        let ask = |settings| {
-            let (ids, cluster_id) = (fence.ids.clone(), fence.cluster_id.clone());
-            probe.fence(FenceQuestion { settings, ids, cluster_id, until })
-        };
-        let failure = match answer(client, namespace, kafka, ask).await {
-            Ok(FenceAnswer::Fenced(fenced)) => return fenced,
-            Ok(FenceAnswer::Elsewhere(found)) => {
+        let reach = |settings| probe.reach(settings, left.clone(), fence.cluster_id.clone());
+        let failure = match answer(client, namespace, kafka, reach).await {
+            Ok(Reached::Meant(fencer)) => {
+                let Fenced { ids, failed } = fencer.fence(look().await?).await;
+                left.retain(|id| ids.iter().all(|fenced| fenced.id != *id));
+                all.ids.extend(ids);
+                match failed {
+                    // Another user may be allowed to.
+                    Some(failure) => failure,
+                    None => return Ok(Fenced { failed: None, ..all }),
+                }
+            }
+            Ok(Reached::Other(found)) => {
                 let message = format!("{} is cluster {found}, and the ids are on {meant}", kafka.bootstrap_servers);
                 BrokerFailure { reason: Reason::OtherCluster, message }
             }
             Err(failure) => failure,
         };
-        failed = Some(match failed {
+        all.failed = Some(match all.failed {
             None => failure,
             Some(BrokerFailure { reason, message }) => {
                 let message = format!("{message}; {}: {}", kafka.bootstrap_servers, failure.message);
@@ -166,7 +165,7 @@ pub async fn fence(client: &Client, probe: &dyn BrokerProbe, namespace: &str, fe
             }
         });
     }
-    Fenced { ids: Vec::new(), failed }
+    Ok(all)
 }
 
 async fn answer<T, F>(
@@ -185,7 +184,8 @@ where
 #[cfg(test)]
 mod tests {
     use std::{
-        sync::{Mutex, PoisonError},
+        convert::Infallible,
+        sync::{Arc, Mutex, PoisonError},
         time::Duration,
     };
 
@@ -199,7 +199,7 @@ mod tests {
     /// Clusters by the server that leads to them. Every fence that reached one is kept.
     #[derive(Default)]
     struct Clusters {
-        fenced: Mutex<Vec<String>>,
+        fenced: Arc<Mutex<Vec<String>>>,
     }
 
     impl BrokerProbe for Clusters {
@@ -215,17 +215,48 @@ mod tests {
             panic!("only fences are asked for")
         }
 
-        fn fence(&self, question: FenceQuestion) -> BoxFuture<'_, Result<FenceAnswer, BrokerFailure>> {
-            let found = question.settings.bootstrap.first().map(|server| server.host.clone()).unwrap_or_default();
+        fn reach(
+            &self,
+            settings: ConnectionSettings,
+            ids: Vec<String>,
+            cluster_id: Option<String>,
+        ) -> BoxFuture<'_, Result<Reached, BrokerFailure>> {
+            let found = settings.bootstrap.first().map(|server| server.host.clone()).unwrap_or_default();
+            let (found, refuses) = found.strip_suffix("-refuses").map_or((found.as_str(), false), |name| (name, true));
             let answer = if found == "away" {
                 Err(BrokerFailure { reason: Reason::BrokerUnreachable, message: "no answer".to_owned() })
-            } else if question.cluster_id.is_some_and(|meant| meant != found) {
-                Ok(FenceAnswer::Elsewhere(found))
+            } else if cluster_id.is_some_and(|meant| meant != found) {
+                Ok(Reached::Other(found.to_owned()))
             } else {
-                self.fenced.lock().unwrap_or_else(PoisonError::into_inner).push(found);
-                Ok(FenceAnswer::Fenced(Fenced::default()))
+                Ok(Reached::Meant(Box::new(One {
+                    fenced: Arc::clone(&self.fenced),
+                    name: found.to_owned(),
+                    ids,
+                    refuses,
+                })))
             };
             Box::pin(async move { answer })
+        }
+    }
+
+    /// Fences the first id only, where it refuses.
+    struct One {
+        fenced: Arc<Mutex<Vec<String>>>,
+        name: String,
+        ids: Vec<String>,
+        refuses: bool,
+    }
+
+    impl Fencer for One {
+        fn fence(self: Box<Self>, _: Instant) -> BoxFuture<'static, Fenced> {
+            let done = if self.refuses { 1 } else { self.ids.len() };
+            let told = self.ids.iter().take(done).map(|id| format!("{} on {}", id, self.name));
+            self.fenced.lock().unwrap_or_else(PoisonError::into_inner).extend(told);
+            let ids = self.ids.into_iter().take(done).map(|id| FencedId { id, ..FencedId::default() }).collect();
+            let failed = self
+                .refuses
+                .then(|| BrokerFailure { reason: Reason::AuthorizationFailed, message: "not allowed".to_owned() });
+            Box::pin(async move { Fenced { ids, failed } })
         }
     }
 
@@ -236,10 +267,11 @@ mod tests {
     }
 
     #[rstest]
-    #[case::the_newest_way_leads_there(&["a", "b"], Some("a"), Ok("a"))]
-    #[case::only_the_older_way_leads_there(&["b", "a"], Some("a"), Ok("a"))]
-    #[case::the_newest_way_is_away(&["away", "a"], Some("a"), Ok("a"))]
-    #[case::nobody_has_told_which_it_is(&["b"], None, Ok("b"))]
+    #[case::the_newest_way_leads_there(&["a", "b"], Some("a"), Ok("0 on a, 1 on a"))]
+    #[case::only_the_older_way_leads_there(&["b", "a"], Some("a"), Ok("0 on a, 1 on a"))]
+    #[case::the_newest_way_is_away(&["away", "a"], Some("a"), Ok("0 on a, 1 on a"))]
+    #[case::nobody_has_told_which_it_is(&["b"], None, Ok("0 on b, 1 on b"))]
+    #[case::the_newest_user_may_not(&["a-refuses", "a"], Some("a"), Ok("0 on a, 1 on a"))]
     #[case::no_way_leads_there(&["b"], Some("a"), Err("OtherCluster: b:9092 is cluster b, and the ids are on a"))]
     #[case::the_job_has_left_it(
         &["b", "away"],
@@ -257,18 +289,20 @@ mod tests {
         let ids = Fence {
             operation: "restart-2".to_owned(),
             ordinals: 0..1,
-            ids: vec!["shop.spend-0-0".to_owned()],
+            ids: vec!["0".to_owned(), "1".to_owned()],
             kafka: ways.iter().map(way).collect(),
             cluster_id: cluster.map(str::to_owned),
         };
         let probe = Clusters::default();
-        let until = Instant::now() + Duration::from_secs(5);
-        let Fenced { failed, .. } = fence(&silent(), &probe, "shop", &ids, until).await;
+        let look = || -> BoxFuture<'_, Result<Instant, Infallible>> {
+            Box::pin(async { Ok(Instant::now() + Duration::from_secs(5)) })
+        };
+        let Ok(Fenced { failed, .. }) = fence(&silent(), &probe, "shop", &ids, look).await;
         let told = failed.map(|failure| format!("{}: {}", failure.reason, failure.message));
-        let fenced = probe.fenced.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let fenced = probe.fenced.lock().unwrap_or_else(PoisonError::into_inner).join(", ");
         match wanted {
-            Ok(cluster) => assert_eq!((told, fenced), (None, vec![cluster.to_owned()])),
-            Err(message) => assert_eq!((told.as_deref(), fenced), (Some(message), vec![])),
+            Ok(done) => assert_eq!((told, fenced.as_str()), (None, done)),
+            Err(message) => assert_eq!((told.as_deref(), fenced.as_str()), (Some(message), "")),
         }
     }
 }

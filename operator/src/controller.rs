@@ -230,8 +230,9 @@ async fn step(
 
     // First the journal, then the acts.
     let version = status::write(&context.client, &seen.job, &decision.status).await?;
-    let fence = decision.status.transactions.as_ref().and_then(|transactions| transactions.last_fence.as_ref());
-    context.memory.with(key, &uid, |memory| memory.fence_journaled(fence));
+    if decision.fence_is_over {
+        context.memory.with(key, &uid, crate::memory::JobMemory::fence_journaled);
+    }
     context.metrics.job(key, decision.replicas, &decision.status);
     for note in decision.notes {
         context.publish(fresh, note).await;

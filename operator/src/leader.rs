@@ -1,7 +1,7 @@
 //! Leader election. Losing the lease ends the process: a new one starts with nothing in its hands.
 //!
-//! The lease keeps two operators from doing the same work. It is not what keeps data safe: every act of an operator that only believes to lead
-//! carries what it saw, and is refused when that has changed.
+//! The lease keeps two operators from doing the same work. It is not what keeps data safe: status and StatefulSet are written only over what was
+//! seen, and ids are fenced only just after the journal was looked at.
 
 use std::{
     pin::pin,

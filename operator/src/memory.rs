@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use fencepost_crds::{contract::WorkerError, v1alpha1::FenceStatus};
+use fencepost_crds::contract::WorkerError;
 use fencepost_plan::{
     BrokerObserved, FenceObserved, Fingerprints, Replacement, Revision, backoff,
     decide::READY_LONG_ENOUGH,
@@ -224,10 +224,9 @@ impl JobMemory {
         self.fence = Some(fence.after(self.fence.take()));
     }
 
-    /// The journal has the newest fence: what comes later is another one, whatever its name.
-    pub fn fence_journaled(&mut self, newest: Option<&FenceStatus>) {
-        let journaled = newest.and_then(|newest| newest.operation.as_ref());
-        self.fence = self.fence.take().filter(|fence| Some(&fence.operation) != journaled);
+    /// The journal has the end of the newest fence.
+    pub fn fence_journaled(&mut self) {
+        self.fence = None;
     }
 
     /// What the API server refused last.

@@ -26,9 +26,10 @@ pub async fn observe(context: &Context, job: StreamJob) -> Result<(Observed, Rev
     let key: JobKey = (namespace.clone(), name.clone());
     let now = context.now();
 
-    let (revisions, stateful_set, pods, plan_pods) = tokio::try_join!(
+    // First: a pod that its controller makes before it says that it has seen the newest spec must not be missed.
+    let stateful_set = stateful_set(context, &namespace, &name).await?;
+    let (revisions, pods, plan_pods) = tokio::try_join!(
         list::<ControllerRevision>(context, &namespace, labels::revision_selector_text(&name), "ControllerRevisions"),
-        stateful_set(context, &namespace, &name),
         list::<Pod>(context, &namespace, labels::worker_selector_text(&name), "workers"),
         list::<Pod>(context, &namespace, labels::pod_selector_text(&name, names::ROLE_PLAN), "plan pods"),
     )?;

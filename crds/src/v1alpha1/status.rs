@@ -174,7 +174,7 @@ pub struct TransactionsStatus {
     /// The largest number of slots that a worker ever had.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slots_high_water: Option<i32>,
-    /// Ids of ordinals below this may have an open transaction. It falls only after the ids above it were fenced.
+    /// Ids of ordinals below this may have an open transaction. It falls only after the ids above it were fenced, or given up with the cluster that had them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ids_in_use: Option<i32>,
     /// The Kafka cluster on which the ids were used last.

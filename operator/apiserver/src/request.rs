@@ -39,12 +39,6 @@ impl Verb {
             Self::Delete => "delete",
         }
     }
-
-    /// Whether it leaves everything as it is.
-    #[must_use]
-    pub const fn reads(self) -> bool {
-        matches!(self, Self::Get | Self::List | Self::Watch)
-    }
 }
 
 /// A request, as access control sees it.

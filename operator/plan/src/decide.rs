@@ -25,7 +25,8 @@ mod tests;
 use std::time::Duration;
 
 use fencepost_crds::v1alpha1::StreamJobStatus;
-use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
+use kube_core::ResourceExt;
 use thiserror::Error;
 
 pub(crate) use self::rollout::{restart_id, scale_id, settled_pods, suspend_id};
@@ -96,12 +97,27 @@ pub enum Act {
         /// The children.
         children: Box<Children>,
         /// The StatefulSet must not have changed since it was seen: a second operator that believes to lead must not undo a newer epoch.
-        seen: Option<String>,
+        seen: Option<Seen>,
     },
     /// Replace a worker.
     Replace(Replace),
     /// Forget revisions that nothing refers to.
     ForgetRevisions(Vec<String>),
+}
+
+/// An object as it was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// It is this one, and no other of its name.
+    pub uid: String,
+    /// It has not changed.
+    pub resource_version: String,
+}
+
+impl Seen {
+    pub(crate) fn of(set: &StatefulSet) -> Self {
+        Self { uid: set.uid().unwrap_or_default(), resource_version: set.resource_version().unwrap_or_default() }
+    }
 }
 
 /// What a plan pod came to.
@@ -129,6 +145,8 @@ pub struct Decision {
     pub look_again: Duration,
     /// Workers that are wanted.
     pub replicas: i32,
+    /// The status has the end of a fence: what is done from now on is another one, whatever its name.
+    pub fence_is_over: bool,
     /// Whether the brokers allow the newest spec, once they answered: how soon they are worth asking again.
     pub brokers_allow: bool,
 }
@@ -184,7 +202,15 @@ pub fn decide(seen: &Observed) -> Result<Decision, DecideError> {
     acts.extend(repairs.acts);
     // Brokers may take their time, and nothing else needs their answer.
     acts.sort_by_key(|act| matches!(act, Act::Fence(_)));
-    Ok(Decision { status, acts, notes, look_again, brokers_allow, replicas: progress.replicas })
+    Ok(Decision {
+        status,
+        acts,
+        notes,
+        look_again,
+        brokers_allow,
+        replicas: progress.replicas,
+        fence_is_over: progress.fencing.done.is_some(),
+    })
 }
 
 /// Nothing else happens for long only when all is well; workers are asked for their state at this pace.

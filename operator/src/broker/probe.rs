@@ -1,14 +1,18 @@
 use std::{collections::BTreeMap, time::Duration};
 
-use fencepost_crds::v1alpha1::{FencedId, ProducerStatus};
+use fencepost_crds::{
+    conditions::Reason,
+    v1alpha1::{FencedId, ProducerStatus},
+};
 use fencepost_kafka::{
-    rpc::{ClientOptions, Cluster, NewTopic, ProducerIdentity, RpcError, TopicMetadata},
+    rpc::{ClientOptions, Cluster, NewTopic, ProducerIdentity, RpcError, TopicMetadata, TransactionDescription},
     settings::ConnectionSettings,
 };
 use fencepost_plan::{BrokerFacts, BrokerFailure, BrokerLimits, TopicFacts, validate::TopicToCreate};
 use futures::future::BoxFuture;
+use tokio::time::Instant;
 
-use super::{BrokerProbe, FenceAnswer, FenceQuestion, Fenced, Limits, Question};
+use super::{BrokerProbe, Fenced, Fencer, Limits, Question, Reached};
 
 /// Short: the job's other business waits meanwhile, and a check that fails is repeated anyway.
 const OPTIONS: ClientOptions = ClientOptions {
@@ -37,8 +41,13 @@ impl BrokerProbe for Kafka {
         Box::pin(async move { create_topics(settings, topics).await })
     }
 
-    fn fence(&self, question: FenceQuestion) -> BoxFuture<'_, Result<FenceAnswer, BrokerFailure>> {
-        Box::pin(fence(question))
+    fn reach(
+        &self,
+        settings: ConnectionSettings,
+        ids: Vec<String>,
+        cluster_id: Option<String>,
+    ) -> BoxFuture<'_, Result<Reached, BrokerFailure>> {
+        Box::pin(async move { reach(settings, ids, cluster_id).await.map_err(|error| failure(&error)) })
     }
 }
 
@@ -87,31 +96,54 @@ async fn create_topics(settings: ConnectionSettings, topics: Vec<TopicToCreate>)
     outcomes.into_values().try_for_each(|outcome| outcome.map(|_| ()).map_err(|error| failure(&error)))
 }
 
-async fn fence(question: FenceQuestion) -> Result<FenceAnswer, BrokerFailure> {
-    let cluster = Cluster::with_options(question.settings.clone(), OPTIONS).map_err(|error| failure(&error))?;
-    let ids = &question.ids;
-    if let Some(meant) = &question.cluster_id {
-        let metadata = cluster.metadata(&[]).await.map_err(|error| failure(&error))?;
-        let found = metadata.cluster_id.unwrap_or_default();
-        if found != *meant {
-            return Ok(FenceAnswer::Elsewhere(found));
+async fn reach(
+    settings: ConnectionSettings,
+    ids: Vec<String>,
+    cluster_id: Option<String>,
+) -> Result<Reached, RpcError> {
+    let cluster = Cluster::with_options(settings, OPTIONS)?;
+    if let Some(meant) = cluster_id {
+        let found = cluster.metadata(&[]).await?.cluster_id.unwrap_or_default();
+        if found != meant {
+            return Ok(Reached::Other(found));
         }
     }
-    let mut before = cluster.describe_transactions(ids).await;
-    question.is_still_asked()?;
-    let mut fenced = Fenced::default();
-    for (id, after) in cluster.init_producer_ids(ids, UNTIL_THE_NEXT_OWNER).await {
-        match after {
-            Ok(after) => {
-                // Only for the record: that it is fenced does not depend on it.
-                let before = before.remove(&id).and_then(Result::ok).flatten();
-                let before = before.map(|before| producer(before.producer, Some(before.state.to_string())));
-                fenced.ids.push(FencedId { id, before, after: Some(producer(after, None)) });
+    // Only for the record, and for the way to the coordinators: that ids are fenced does not depend on it.
+    let before = cluster.describe_transactions(&ids).await;
+    let before = before.into_iter().filter_map(|(id, found)| Some((id, found.ok().flatten()?))).collect();
+    Ok(Reached::Meant(Box::new(Ready { cluster, ids, before })))
+}
+
+/// Brokers that have been reached.
+struct Ready {
+    cluster: Cluster,
+    ids: Vec<String>,
+    before: BTreeMap<String, TransactionDescription>,
+}
+
+impl Fencer for Ready {
+    fn fence(mut self: Box<Self>, until: Instant) -> BoxFuture<'static, Fenced> {
+        Box::pin(async move {
+            let mut fenced = Fenced::default();
+            let sent = self.cluster.init_producer_ids(&self.ids, UNTIL_THE_NEXT_OWNER);
+            let Ok(answers) = tokio::time::timeout_at(until, sent).await else {
+                let message = "the brokers took too long to fence".to_owned();
+                fenced.failed = Some(BrokerFailure { reason: Reason::BrokerUnreachable, message });
+                return fenced;
+            };
+            for (id, after) in answers {
+                match after {
+                    Ok(after) => {
+                        let before = self.before.remove(&id);
+                        let before = before.map(|before| producer(before.producer, Some(before.state.to_string())));
+                        fenced.ids.push(FencedId { id, before, after: Some(producer(after, None)) });
+                    }
+                    Err(error) => fenced.failed = fenced.failed.or_else(|| Some(failure(&error))),
+                }
             }
-            Err(error) => fenced.failed = fenced.failed.or_else(|| Some(failure(&error))),
-        }
+            fenced
+        })
     }
-    Ok(FenceAnswer::Fenced(fenced))
 }
 
 fn producer(identity: ProducerIdentity, state: Option<String>) -> ProducerStatus {

@@ -3,13 +3,17 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use fencepost_crds::v1alpha1::{FencedId, ProducerStatus};
+use fencepost_crds::{
+    conditions::Reason,
+    v1alpha1::{FencedId, ProducerStatus},
+};
 use fencepost_kafka::settings::ConnectionSettings;
 use fencepost_plan::{BrokerFacts, BrokerFailure, BrokerLimits, TopicFacts, validate::TopicToCreate};
 use futures::future::BoxFuture;
+use tokio::time::Instant;
 
 use super::Life;
-use crate::broker::{BrokerProbe, FenceAnswer, FenceQuestion, Fenced, Question};
+use crate::broker::{BrokerProbe, Fenced, Fencer, Question, Reached};
 
 const PARTITIONS: usize = 4;
 
@@ -103,25 +107,23 @@ impl Brokers {
 }
 
 /// The brokers as one process of the operator reaches them.
-pub(crate) struct Reached {
+pub(crate) struct Network {
     pub brokers: Brokers,
     pub life: Arc<Life>,
 }
 
-impl Reached {
-    /// A request: it may be the last of this life before or after it takes effect.
-    async fn asked<T>(&self, work: impl FnOnce(&Brokers) -> T) -> T {
-        self.life.step().await;
-        let outcome = work(&self.brokers);
-        self.life.step().await;
-        outcome
-    }
+/// A request: it may be the last of this life before or after it takes effect.
+async fn asked<T>(life: &Life, work: impl FnOnce() -> T) -> T {
+    life.step().await;
+    let outcome = work();
+    life.step().await;
+    outcome
 }
 
-impl BrokerProbe for Reached {
+impl BrokerProbe for Network {
     fn facts(&self, question: Question) -> BoxFuture<'_, Result<BrokerFacts, BrokerFailure>> {
-        Box::pin(self.asked(move |brokers| {
-            let made = brokers.state().topics.clone();
+        Box::pin(asked(&self.life, move || {
+            let made = self.brokers.state().topics.clone();
             let topic = |name: String| {
                 let there = name == "orders" || made.contains(&name);
                 let facts = if there { TopicFacts::Exists { partitions: PARTITIONS } } else { TopicFacts::Missing };
@@ -144,24 +146,46 @@ impl BrokerProbe for Reached {
         _: ConnectionSettings,
         topics: Vec<TopicToCreate>,
     ) -> BoxFuture<'_, Result<(), BrokerFailure>> {
-        Box::pin(self.asked(move |brokers| {
+        Box::pin(asked(&self.life, move || {
             for topic in topics {
                 self.life.effect(format!("create topic {}", topic.name));
-                brokers.state().topics.push(topic.name);
+                self.brokers.state().topics.push(topic.name);
             }
             Ok(())
         }))
     }
 
-    fn fence(&self, question: FenceQuestion) -> BoxFuture<'_, Result<FenceAnswer, BrokerFailure>> {
+    fn reach(
+        &self,
+        _: ConnectionSettings,
+        ids: Vec<String>,
+        _: Option<String>,
+    ) -> BoxFuture<'_, Result<Reached, BrokerFailure>> {
+        let fencer = Volley { ids, brokers: self.brokers.clone(), life: Arc::clone(&self.life) };
+        Box::pin(asked(&self.life, || Ok(Reached::Meant(Box::new(fencer)))))
+    }
+}
+
+/// Each id is a request of its own.
+struct Volley {
+    ids: Vec<String>,
+    brokers: Brokers,
+    life: Arc<Life>,
+}
+
+impl Fencer for Volley {
+    fn fence(self: Box<Self>, until: Instant) -> BoxFuture<'static, Fenced> {
         Box::pin(async move {
-            question.is_still_asked()?;
             let mut fenced = Fenced::default();
-            // Each id is a request of its own.
-            for id in question.ids {
-                fenced.ids.push(self.asked(|brokers| brokers.fence(&id, &self.life)).await);
+            for id in self.ids {
+                if Instant::now() > until {
+                    let message = "too late".to_owned();
+                    fenced.failed = Some(BrokerFailure { reason: Reason::BrokerUnreachable, message });
+                    break;
+                }
+                fenced.ids.push(asked(&self.life, || self.brokers.fence(&id, &self.life)).await);
             }
-            Ok(FenceAnswer::Fenced(fenced))
+            fenced
         })
     }
 }

@@ -23,7 +23,7 @@ use k8s_openapi::api::{
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::{Brokers, Life, brokers::Reached, life::Fate, now};
+use super::{Brokers, Life, brokers::Network, life::Fate, now};
 use crate::{
     controller::{self, Context},
     events::Events,
@@ -37,8 +37,8 @@ pub(crate) const JOB: &str = "spend";
 
 /// How often everything but the operator looks around.
 const TICK: Duration = Duration::from_millis(250);
-/// Nothing has changed for so long: nothing will. Longer than the operator's longest pause.
-const QUIET: Duration = Duration::from_secs(45);
+/// Nothing has changed for so long: nothing will. Longer than the operator's pause when all is well, or nothing runs.
+const QUIET: Duration = Duration::from_secs(75);
 /// Nothing has changed for so long: a step is done.
 const CALM: Duration = Duration::from_secs(8);
 /// Longer than anything may take.
@@ -233,7 +233,7 @@ impl Cluster {
             events: Events::new(client.clone(), "operator-0".to_owned()),
             client,
             settings: Settings { worker_image: "worker:1".to_owned() },
-            broker: Box::new(Reached { brokers: self.brokers.clone(), life: Arc::clone(life) }),
+            broker: Box::new(Network { brokers: self.brokers.clone(), life: Arc::clone(life) }),
             workers: Box::new(Content),
             memory: Memory::default(),
             metrics: Metrics::default(),

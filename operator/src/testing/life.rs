@@ -15,8 +15,8 @@ use tokio::sync::Notify;
 pub(crate) enum Fate {
     /// It does not survive it.
     Dies,
-    /// It stands still for so long, believes that it is still the leader, and goes on. Only in a request to the API server: no broker can
-    /// be told what the operator expects to be there.
+    /// It stands still for so long, believes that it is still the leader, and goes on. Only after a request to the API server: one that arrives late
+    /// itself cannot be told from one in time.
     Pauses(Duration),
 }
 
@@ -102,6 +102,6 @@ impl Gate for Life {
             let name = asked.name.as_deref().unwrap_or_default();
             self.effect(format!("{} {} {name}", asked.verb.name(), asked.resource));
         }
-        self.next(true)
+        self.next(moment == Moment::After)
     }
 }

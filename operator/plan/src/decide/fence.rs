@@ -98,7 +98,7 @@ impl Marks {
         let old = case.old.transactions.as_ref();
         let of_accepted = case.seen.accepted.iter().map(|accepted| accepted.spec.worker.slots).max();
         let workers = old.and_then(|old| old.ids_high_water).unwrap_or(0);
-        let legacy = if had_transactions(case) { workers } else { 0 };
+        let legacy = if running(case).is_some_and(is_transactional) { workers } else { 0 };
         Self {
             workers,
             slots: old.and_then(|old| old.slots_high_water).or(of_accepted).unwrap_or(1).max(1),
@@ -118,11 +118,15 @@ fn had_transactions(case: &Case<'_>) -> bool {
 
 /// The number of workers that the pods there amount to, if they use ids.
 fn there(case: &Case<'_>) -> Option<i32> {
-    let current = case.old.revision.as_ref().and_then(|revision| revision.current.as_deref());
-    let running = case.seen.accepted.iter().find(|accepted| Some(accepted.revision.as_str()) == current);
     let ordinal = case.pods.iter().filter_map(|pod| pod.ordinal).max()?;
     let workers = i32::try_from(ordinal).map_or(i32::MAX, |ordinal| ordinal.saturating_add(1));
-    running.map_or_else(|| had_transactions(case), is_transactional).then_some(workers)
+    running(case).map_or_else(|| had_transactions(case), is_transactional).then_some(workers)
+}
+
+/// The revision that is journaled as running.
+fn running<'a>(case: &'a Case<'_>) -> Option<&'a AcceptedRevision> {
+    let current = case.old.revision.as_ref()?.current.as_deref()?;
+    case.seen.accepted.iter().find(|accepted| accepted.revision.as_str() == current)
 }
 
 /// All pods are gone: what is owed before workers of another start may come.
@@ -236,7 +240,7 @@ pub(crate) fn journal(case: &Case<'_>, progress: &Progress) -> TransactionsStatu
     let Fencing { done, in_use, used, .. } = progress.fencing.clone();
     let rise = |mark: Option<i32>, to: Option<i32>| mark.into_iter().chain(to).max();
     let workers = rise(used.map(|used| used.workers), there(case));
-    let legacy = old.ids_high_water.filter(|_| had_transactions(case));
+    let legacy = old.ids_high_water.filter(|_| running(case).is_some_and(is_transactional));
     TransactionsStatus {
         prefix: Some(case.target.resolved.transactional_id_prefix.clone()),
         ids_high_water: rise(old.ids_high_water, workers),

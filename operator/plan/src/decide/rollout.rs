@@ -25,7 +25,7 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use kube_core::ResourceExt;
 
 use super::{
-    Act, Case, Gates,
+    Act, Case, Gates, Seen,
     fence::{self, Fencing, Owed},
     rotate,
 };
@@ -176,7 +176,8 @@ fn foreign(case: &Case<'_>) -> Option<Foreign> {
 
 fn start_or_drain(case: &Case<'_>, run: &RunSpec, progress: &mut Progress) -> Result<(), BuildError> {
     let set = case.seen.stateful_set.as_ref();
-    let journaled = progress.epoch.filter(|_| progress.current.as_ref() == Some(&run.revision));
+    let is_current = progress.current.as_ref() == Some(&run.revision);
+    let journaled = progress.epoch.filter(|_| is_current && !is_being_fenced(case));
     // The epoch that may run now: the journaled one, or the next.
     let epoch = journaled.unwrap_or_else(|| progress.epoch.unwrap_or(0).saturating_add(1));
     let same_start =
@@ -200,7 +201,7 @@ fn start_or_drain(case: &Case<'_>, run: &RunSpec, progress: &mut Progress) -> Re
     let start = Start { epoch, replicas: progress.replicas, secrets: rotate::newest(case, run) };
     progress.acts.push(Act::Apply {
         children: Box::new(build::children(&case.identity, run, &start)?),
-        seen: set.and_then(ResourceExt::resource_version),
+        seen: set.map(Seen::of),
     });
     progress.fencing.used = fence::uses(run, progress.replicas, fresh);
     // New credentials first: the fence may need them.
@@ -216,6 +217,12 @@ fn start_or_drain(case: &Case<'_>, run: &RunSpec, progress: &mut Progress) -> Re
     }
     progress.acts.extend(forget(case, &run.revision));
     Ok(())
+}
+
+/// A fence has begun whose end nobody has seen: what is left of it may still reach the brokers, and would hit workers that start without another
+/// fence.
+fn is_being_fenced(case: &Case<'_>) -> bool {
+    case.old.operation.as_ref().is_some_and(|operation| operation.step.as_deref() == Some("Fencing"))
 }
 
 /// The first steps of a restart, and no others. That no revision is current afterwards makes the next start another epoch.

@@ -894,3 +894,34 @@ proptest! {
         prop_assert_eq!(i32::try_from(left), Ok(world.job.spec.replicas * slots), "only running workers have ids: {:?}", &world.unfenced);
     }
 }
+
+/// What is left of a fence that has begun may still reach the brokers: workers that started with the same ids would be hit.
+#[test]
+fn a_suspension_that_is_taken_back_while_ids_are_fenced_ends_in_another_epoch() {
+    let mut world = running();
+    world.refuses_fences =
+        Some(BrokerFailure { reason: Reason::BrokerUnreachable, message: "no answer in time".to_owned() });
+    world.edit(state("Suspended"));
+    world.settle();
+    let status = world.job.status.clone().unwrap();
+    assert_eq!(status.operation.unwrap().step.as_deref(), Some("Fencing"));
+    world.edit(state("Running"));
+    world.settle();
+    assert_eq!((world.pods.len(), world.epoch()), (0, Some(1)), "first the fence");
+    world.refuses_fences = None;
+    world.settle();
+    assert_eq!((world.epoch(), world.condition(ConditionType::Ready).0.as_str()), (Some(2), "True"));
+}
+
+/// A job that never had transactions has no ids, whatever its operator has counted, and its user may not be allowed to fence.
+#[test]
+fn marks_of_an_older_operator_count_only_for_workers_with_transactions() {
+    let mut world = World::new();
+    world.edit(|spec| spec["processing"]["guarantee"] = "AtLeastOnce".into());
+    world.settle();
+    let transactions = world.job.status.as_mut().unwrap().transactions.as_mut().unwrap();
+    (transactions.ids_high_water, transactions.ids_in_use, transactions.slots_high_water) = (Some(3), None, None);
+    world.edit(|spec| spec["processing"]["guarantee"] = "ExactlyOnce".into());
+    world.settle();
+    assert_eq!((world.epoch(), world.fences.clone()), (Some(2), vec![]));
+}

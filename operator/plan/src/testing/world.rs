@@ -22,7 +22,7 @@ use serde_json::{Value, from_value, json};
 
 use super::{at, job, observed};
 use crate::{
-    decide::{Act, Decision, Fence, decide},
+    decide::{Act, Decision, Fence, Seen, decide},
     observed::{BrokerFailure, BrokerObserved, FenceObserved, Observed, PlanPod, TopicFacts},
     pods,
     revision::AcceptedRevision,
@@ -131,16 +131,16 @@ impl World {
         if survive == 0 {
             return;
         }
-        let journaled = decision.status.transactions.as_ref().and_then(|it| it.last_fence.as_ref()?.operation.clone());
-        self.fence = self.fence.take().filter(|fence| Some(&fence.operation) != journaled.as_ref());
+        self.fence = self.fence.take().filter(|_| !decision.fence_is_over);
         self.job.status = Some(decision.status);
         self.events.extend(decision.notes.into_iter().map(|note| note.reason));
         let seen: Vec<_> = workers_in(&self.pods).flat_map(|pod| self.ids_of(pod)).collect();
         self.unfenced.extend(seen);
+        let dies = survive <= decision.acts.len();
         for act in decision.acts.into_iter().take(survive - 1) {
             self.perform(act);
         }
-        if survive != usize::MAX {
+        if dies {
             // The next one begins with what is written.
             self.fence = None;
         }
@@ -175,7 +175,7 @@ impl World {
             }
             Act::Apply { children, seen } => {
                 let mut set = children.stateful_set;
-                assert_eq!(seen, self.set.as_ref().and_then(ResourceExt::resource_version));
+                assert_eq!(seen, self.set.as_ref().map(Seen::of));
                 set.status = self.set.as_ref().and_then(|old| old.status.clone());
                 set.metadata.generation = self.set.as_ref().and_then(|old| old.metadata.generation);
                 set.metadata.uid = Some("set".to_owned());
