@@ -92,8 +92,6 @@ pub struct Judge<M> {
     seen: Vec<Seen>,
     newest: HashMap<(u16, i32), u64>,
     withdrawn: HashSet<RecordId>,
-    /// Input that came again, if it may.
-    repeated: Option<HashSet<RecordId>>,
 }
 
 #[derive(Debug, Default)]
@@ -129,15 +127,7 @@ impl<M: Model> Judge<M> {
             seen: Vec::new(),
             newest: HashMap::new(),
             withdrawn: HashSet::new(),
-            repeated: None,
         }
-    }
-
-    /// A record of the input may come again, as often as its producer likes: each time its output must be there once more, in no order with the
-    /// others.
-    #[must_use]
-    pub fn input_may_repeat(self) -> Self {
-        Self { repeated: Some(HashSet::new()), ..self }
     }
 
     /// Takes a committed input record. Each partition in the order of its offsets.
@@ -148,10 +138,9 @@ impl<M: Model> Judge<M> {
             return;
         };
         match self.newest.insert((id.stream, id.partition), id.sequence) {
-            Some(before) if before >= id.sequence => match &mut self.repeated {
-                Some(repeated) => drop(repeated.insert(id)),
-                None => self.bad_input(Some(id), record, &format!("its sequence does not rise after {before}")),
-            },
+            Some(before) if before >= id.sequence => {
+                self.bad_input(Some(id), record, &format!("its sequence does not rise after {before}"));
+            }
             _ => {}
         }
         for expected in self.model.expect(record) {
@@ -250,7 +239,7 @@ impl<M: Model> Judge<M> {
         self.seen.sort_unstable_by_key(|seen| (seen.topic, seen.id, seen.content, seen.partition, seen.offset));
         compare::compare(&self.wanted, &mut self.seen, &self.withdrawn, &self.topics, &mut self.verdict);
         self.wanted = Vec::new();
-        order::check(&mut self.seen, self.repeated.as_ref(), &self.topics, &mut self.verdict);
+        order::check(&mut self.seen, &self.topics, &mut self.verdict);
         self.verdict
     }
 

@@ -33,7 +33,6 @@ pub struct Trial<M> {
     promise: Promise,
     extent: Extent,
     patience: Duration,
-    repeats: bool,
 }
 
 impl<M: Model> Trial<M> {
@@ -48,7 +47,6 @@ impl<M: Model> Trial<M> {
             promise: Promise::ExactlyOnce,
             extent: Extent::All,
             patience: Duration::from_secs(60),
-            repeats: false,
         }
     }
 
@@ -87,24 +85,16 @@ impl<M: Model> Trial<M> {
         self
     }
 
-    /// The input may hold a record more than once, see [`Judge::input_may_repeat`].
-    #[must_use]
-    pub fn input_may_repeat(mut self) -> Self {
-        self.repeats = true;
-        self
-    }
-
     /// Holds the trial. Blocks; needs no runtime.
     ///
     /// # Errors
     /// When the brokers do not let the judge read. What the judge reads is never an error.
     pub fn verdict(self) -> Result<Verdict, Error> {
-        let Self { connection, inputs, outputs, group, model, promise, extent, patience, repeats } = self;
+        let Self { connection, inputs, outputs, group, model, promise, extent, patience } = self;
         let surveyor = Surveyor::new(&connection)?;
         let group = GroupReader::new(&connection, &group)?;
         let court = Court { connection: &connection, surveyor, group, extent, patience };
-        let judge = Judge::new(model, promise);
-        let mut judge = if repeats { judge.input_may_repeat() } else { judge };
+        let mut judge = Judge::new(model, promise);
         let mut needed = Vec::new();
         for topic in &inputs {
             needed.push((topic, court.input(&mut judge, topic)?));

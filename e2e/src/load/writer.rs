@@ -63,6 +63,9 @@ impl Writer {
         config
             .set("enable.idempotence", "true")
             .set("linger.ms", "5")
+            // With more, an idempotent producer may write a batch twice when leaders move: librdkafka#4953. The judge counts what the load means to
+            // write.
+            .set("max.in.flight.requests.per.connection", "1")
             .set("retry.backoff.ms", "50")
             .set("reconnect.backoff.max.ms", "500")
             // A broker that has fallen silent is not waited for while others lead its partitions.

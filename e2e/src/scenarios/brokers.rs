@@ -141,9 +141,7 @@ fn run(bench: &Bench<'_>, disturb: fn(&Bench<'_>, Broker, &mut Tail) -> Result<(
         return Err(Failure::Expectation(format!("{failure}; the load: {before}, then {confirmed} confirmed, {load}")));
     }
     written.map_err(Failure::means("write the input"))?;
-    // The producer of the load is idempotent, and was still seen to write a record again after a broker had fallen silent.
     let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
-    let trial = trial.input_may_repeat();
     let verdict = bench.judge(trial)?;
     bench.until_ready(&job.name)?;
     Ok(vec![verdict, nothing_is_left_behind(bench, &job, &threads)?])

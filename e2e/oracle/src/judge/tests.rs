@@ -293,29 +293,6 @@ fn input_whose_sequences_do_not_rise_cannot_be_judged() {
 }
 
 #[test]
-fn input_that_may_repeat_leads_to_its_output_once_more() {
-    let verdict = |outputs: &[Out]| {
-        let mut judge = Judge::new(Doubling, Promise::ExactlyOnce).input_may_repeat();
-        for (partition, sequence) in sequences() {
-            feed_input(&mut judge, partition, sequence);
-        }
-        let again = outputs.last().unwrap();
-        feed_input(&mut judge, again.partition, again.sequence);
-        feed_output(&mut judge, outputs);
-        judge.verdict()
-    };
-    let mut outputs = right();
-    // Behind all others, where it does not stand in their order.
-    outputs.push(outputs[0].clone());
-    let twice = verdict(&outputs);
-    assert!(twice.holds(), "{twice}");
-    assert_eq!((twice.inputs, twice.expected, twice.found), (21, 15, 15));
-    outputs.push(outputs[0].clone());
-    assert_only(&verdict(&outputs), Fault::Duplicated, 1);
-    assert_only(&verdict(&right()), Fault::Lost, 1);
-}
-
-#[test]
 fn all_faults_are_counted_and_the_first_are_shown() {
     let verdict = verdict_on(Promise::ExactlyOnce, &[]);
     assert_only(&verdict, Fault::Lost, 14);
