@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-use std::{fmt::Write, fs, path::PathBuf};
+use std::{collections::BTreeSet, fmt::Write, fs, path::PathBuf};
 
 use fencepost_crds::{
     conditions::{ConditionType, Reason},
@@ -39,4 +39,14 @@ fn the_reference_lists_every_condition_reason_and_exit_code() {
         fs::write(&path, text()).unwrap();
     }
     assert!(fs::read_to_string(&path).unwrap_or_default() == text(), "run `UPDATE=1 cargo test -p fencepost-crds`");
+}
+
+#[test]
+fn the_runbook_says_what_to_do_about_each_reason() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/runbook.md");
+    let runbook = fs::read_to_string(&path).unwrap();
+    let told: BTreeSet<&str> =
+        runbook.lines().filter_map(|line| line.strip_prefix("### `")?.strip_suffix('`')).collect();
+    let reasons: BTreeSet<&str> = Reason::iter().map(Into::into).collect();
+    assert_eq!(told, reasons);
 }
