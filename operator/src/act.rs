@@ -187,8 +187,8 @@ impl<'a> Acts<'a> {
             let text = format!("{} transactional ids of workers that are gone are fenced, {aborted}", ids.len());
             note(NoteKind::Normal, "IdsFenced", "Fence", &text)
         });
-        let Fence { operation, ordinals, .. } = fence;
-        let observed = FenceObserved { operation, ordinals, at: self.context.now(), done: ids, failed };
+        let Fence { operation, ordinals, set, .. } = fence;
+        let observed = FenceObserved { operation, ordinals, set, at: self.context.now(), done: ids, failed };
         self.with_memory(|memory| memory.fenced(observed));
         Ok(told)
     }

@@ -292,6 +292,7 @@ mod tests {
             ids: vec!["0".to_owned(), "1".to_owned()],
             kafka: ways.iter().map(way).collect(),
             cluster_id: cluster.map(str::to_owned),
+            set: None,
         };
         let probe = Clusters::default();
         let look = || -> BoxFuture<'_, Result<Instant, Infallible>> {

@@ -144,6 +144,8 @@ pub struct FenceObserved {
     pub operation: String,
     /// The workers whose ids were to be fenced.
     pub ordinals: Range<u32>,
+    /// The StatefulSet then: its uid and generation.
+    pub set: Option<(String, i64)>,
     /// When it was tried last.
     pub at: Timestamp,
     /// The ids that are fenced.
@@ -162,7 +164,9 @@ impl FenceObserved {
     /// With what an earlier try of the same has done.
     #[must_use]
     pub fn after(mut self, earlier: Option<Self>) -> Self {
-        let same = |earlier: &Self| earlier.operation == self.operation && earlier.ordinals == self.ordinals;
+        let same = |earlier: &Self| {
+            (&earlier.operation, &earlier.ordinals, &earlier.set) == (&self.operation, &self.ordinals, &self.set)
+        };
         if let Some(earlier) = earlier.filter(same) {
             self.done.splice(0..0, earlier.done);
         }

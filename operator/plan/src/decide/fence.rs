@@ -20,10 +20,11 @@ use fencepost_crds::{
     v1alpha1::{FenceStatus, FencedId, Guarantee, KafkaSpec, TransactionsStatus},
 };
 use k8s_openapi::api::apps::v1::StatefulSet;
+use kube_core::ResourceExt;
 
 use super::{Case, Progress, rollout};
 use crate::{
-    observed::{BrokerFailure, BrokerObserved},
+    observed::{BrokerFailure, BrokerObserved, FenceObserved},
     pods::elapsed,
     report,
     revision::{AcceptedRevision, RunSpec, newest_first},
@@ -51,6 +52,8 @@ pub struct Fence {
     pub kafka: Vec<KafkaSpec>,
     /// The cluster on which the ids were used. `None`: it was never told.
     pub cluster_id: Option<String>,
+    /// The StatefulSet as it was seen: who changes it may make workers that come and go between two looks.
+    pub set: Option<(String, i64)>,
 }
 
 /// What a decision found out about fences.
@@ -175,7 +178,10 @@ fn owed(
     let of_worker = |ordinal: u32| slots.clone().map(move |slot| names::transactional_id(prefix, ordinal, slot));
     let mut ids: Vec<String> = ordinals.clone().flat_map(of_worker).collect();
 
-    let seen = case.seen.fence.as_ref().filter(|seen| seen.operation == operation && seen.ordinals == ordinals);
+    let set = case.seen.stateful_set.as_ref();
+    let set = set.map(|set| (set.uid().unwrap_or_default(), set.metadata.generation.unwrap_or(0)));
+    let of_this = |seen: &&FenceObserved| seen.operation == operation && seen.ordinals == ordinals && seen.set == set;
+    let seen = case.seen.fence.as_ref().filter(of_this);
     let done = seen.map(|seen| seen.done.as_slice()).unwrap_or_default();
     let names: BTreeSet<&str> = done.iter().map(|done| done.id.as_str()).collect();
     ids.retain(|id| !names.contains(id.as_str()));
@@ -196,7 +202,7 @@ fn owed(
     progress.fencing.failed = failed.cloned();
     ids.truncate(AT_ONCE);
     let cluster_id = case.old.transactions.as_ref().and_then(|old| old.cluster_id.clone());
-    Owed::Now(Fence { operation, ids, ordinals, kafka: ways(case, progress, cluster_id.is_some()), cluster_id })
+    Owed::Now(Fence { operation, ids, ordinals, kafka: ways(case, progress, cluster_id.is_some()), cluster_id, set })
 }
 
 /// The step that is under way began so long ago.

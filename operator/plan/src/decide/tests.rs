@@ -297,6 +297,7 @@ fn a_fence_is_over_when_a_worker_has_taken_its_id_again() {
     let done = |operation: &str| FenceObserved {
         operation: operation.to_owned(),
         ordinals: 0..2,
+        set: None,
         at: at(0),
         done: ["shop.spend-0-0", "shop.spend-1-0"]
             .map(|id| FencedId { id: id.to_owned(), ..FencedId::default() })
@@ -924,4 +925,24 @@ fn marks_of_an_older_operator_count_only_for_workers_with_transactions() {
     world.edit(|spec| spec["processing"]["guarantee"] = "ExactlyOnce".into());
     world.settle();
     assert_eq!((world.epoch(), world.fences.clone()), (Some(2), vec![]));
+}
+
+/// Somebody scales the StatefulSet while its ids are fenced, and the worker is gone before anybody looks.
+#[test]
+fn a_fence_is_over_when_the_stateful_set_has_changed_since() {
+    let mut world = running();
+    world.edit(state("Suspended"));
+    while world.fences.is_empty() {
+        world.operator(usize::MAX);
+        world.informer();
+        world.set_controller();
+        world.kubelet_stops();
+    }
+    world.scale_set(1);
+    world.informer();
+    world.set_controller();
+    world.pods.clear();
+    world.settle();
+    assert!(world.unfenced.is_empty(), "{:?}", world.unfenced);
+    assert_eq!(world.fences.len(), 2);
 }

@@ -201,7 +201,7 @@ impl World {
         let step = journal.operation.filter(|operation| operation.step.as_deref() == Some("Fencing"));
         assert_eq!(step.is_some(), fence.ordinals.start == 0, "{step:?}, {fence:?}");
         assert!(step.is_none_or(|step| step.id == fence.operation));
-        let Fence { operation, ordinals, ids, .. } = fence;
+        let Fence { operation, ordinals, ids, set, .. } = fence;
         let failed = self.refuses_fences.clone();
         // Those that refuse have fenced a part.
         let number = if failed.is_some() { ids.len() / 2 } else { ids.len() };
@@ -212,7 +212,7 @@ impl World {
         let done: Vec<FencedId> = ids.into_iter().take(number).map(taken).collect();
         self.unfenced.retain(|id, _| done.iter().all(|fenced| fenced.id != *id));
         self.fences.push((operation.clone(), done.len()));
-        let newest = FenceObserved { operation, ordinals, at: at(self.now), done, failed };
+        let newest = FenceObserved { operation, ordinals, set, at: at(self.now), done, failed };
         self.fence = Some(newest.after(self.fence.take()));
     }
 
