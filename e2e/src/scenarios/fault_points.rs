@@ -1,5 +1,7 @@
 //! A worker dies at each step of a transaction, and the next one takes over what it left.
 
+use std::time::Duration;
+
 use fencepost_oracle::Promise;
 use fencepost_oracle::reader::Tail;
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, Pod};
@@ -8,6 +10,7 @@ use super::bench::{Limits, renew};
 use super::failure::ensure;
 use super::scale::{Flow, flow, moves};
 use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
+use crate::wait::{self, Deadline};
 
 /// Where it dies: around the outputs, the deliveries, the positions and the end of the transaction.
 const STEPS: &[&str] = &[
@@ -27,6 +30,9 @@ const REBALANCES: &[&str] = &["revoked", "before-give-up", "before-resolve", "af
 
 /// Where it dies while it takes a transaction back.
 const ABORTS: &[&str] = &["before-abort", "after-abort"];
+
+/// Longer than it takes to be back in the group and in a transaction.
+const AGAIN: Duration = Duration::from_secs(8);
 
 /// Where it dies without transactions.
 const COMMITS: &[&str] = &["after-produce", "after-flush", "before-commit-offsets", "after-commit-offsets"];
@@ -61,9 +67,14 @@ pub(super) fn aborts(bench: &Bench<'_>) -> Outcome {
     for (step, ordinal) in ABORTS.iter().zip(0..) {
         let victim = format!("orders-{ordinal}");
         bench.arm(&victim, step, "return")?;
-        // So long that it is in a transaction when it is taken out.
+        // So long that it is in a transaction when it is taken out; but the first time it may not have begun one yet.
         bench.arm(&victim, "after-produce", "sleep(1000)")?;
-        bench.take_out_of_group(&job.name, ordinal)?;
+        let died = wait::until(Deadline::after(Limits::JUDGED), || {
+            bench.take_out_of_group(&job.name, ordinal)?;
+            let ended = bench.until(&victim, "its death", AGAIN, |pod: Option<&Pod>| pod.and_then(aborted).is_some());
+            Ok::<_, Failure>(ended.is_ok().then_some(()))
+        })?;
+        ensure!(died.is_some(), "{victim} was taken out of its group again and again, and had nothing to abort");
         dies(bench, &victim, step)?;
         moves(&mut tail, &format!("after a death {step}"))?;
         renew(bench, &job.name, &victim)?;
