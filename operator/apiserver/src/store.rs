@@ -316,10 +316,13 @@ impl Store {
         manager: &Manager,
         dry_run: bool,
     ) -> Result<Value, Refusal> {
-        let before = self.get(key)?;
-        expect(&before, &wanted)?;
+        expect(&self.get(key)?, &wanted)?;
+        self.overwrite(key, wanted, manager, dry_run)
+    }
+
+    fn overwrite(&mut self, key: &Key, wanted: Value, manager: &Manager, dry_run: bool) -> Result<Value, Refusal> {
+        let Stored { object: before, mut owners } = self.stored(key)?.clone();
         let after = self.part(key, &before, wanted, manager.status)?;
-        let mut owners = self.stored(key)?.owners.clone();
         apply::changed(&before, &after, &mut owners, manager);
         self.keep(key, after, owners, dry_run)
     }
@@ -332,14 +335,10 @@ impl Store {
         manager: &Manager,
         dry_run: bool,
     ) -> Result<Value, Refusal> {
-        let before = self.get(key)?;
-        expect(&before, patch)?;
-        let mut wanted = before.clone();
+        let mut wanted = self.get(key)?;
+        expect(&wanted, patch)?;
         merge(&mut wanted, patch);
-        let after = self.part(key, &before, wanted, manager.status)?;
-        let mut owners = self.stored(key)?.owners.clone();
-        apply::changed(&before, &after, &mut owners, manager);
-        self.keep(key, after, owners, dry_run)
+        self.overwrite(key, wanted, manager, dry_run)
     }
 
     /// Server-side apply.
