@@ -217,14 +217,19 @@ impl<'a> Acts<'a> {
         self.patch(&children.service, "apply the Service").await?;
         self.patch(&children.disruption_budget, "apply the PodDisruptionBudget").await?;
         let mut stateful_set = children.stateful_set;
+        let what = "apply the StatefulSet";
         match seen {
             Some(Seen { uid, resource_version }) => {
                 stateful_set.metadata.uid = Some(uid);
                 stateful_set.metadata.resource_version = Some(resource_version);
+                self.patch(&stateful_set, what).await?;
             }
-            None => self.expect_none(&stateful_set.name_any()).await?,
+            None => {
+                self.expect_none(&stateful_set.name_any()).await?;
+                // Nothing is asked in between: the look would be old.
+                self.send(&stateful_set, &as_applied(), what).await?;
+            }
         }
-        self.patch(&stateful_set, "apply the StatefulSet").await?;
         self.prune(&children.config_map.name_any()).await
     }
 
@@ -282,14 +287,14 @@ impl<'a> Acts<'a> {
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
     {
-        self.apply_as(child, &PatchParams::apply(names::MANAGER).force(), what).await
+        self.apply_as(child, &as_applied(), what).await
     }
 
     async fn try_patch<K>(&self, child: &K, what: &str) -> Result<(), Error>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
     {
-        self.apply_as(child, &PatchParams::apply(names::MANAGER).force().dry_run(), what).await
+        self.apply_as(child, &as_applied().dry_run(), what).await
     }
 
     async fn apply_as<K>(&self, child: &K, params: &PatchParams, what: &str) -> Result<(), Error>
@@ -297,6 +302,13 @@ impl<'a> Acts<'a> {
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
     {
         self.refuse_foreign(child).await?;
+        self.send(child, params, what).await
+    }
+
+    async fn send<K>(&self, child: &K, params: &PatchParams, what: &str) -> Result<(), Error>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
+    {
         self.api::<K>()
             .patch(&child.name_any(), params, &Patch::Apply(child))
             .await
@@ -355,6 +367,10 @@ impl<'a> Acts<'a> {
             Err(source) => Err(Error::act(what, "a child", source)),
         }
     }
+}
+
+fn as_applied() -> PatchParams {
+    PatchParams::apply(names::MANAGER).force()
 }
 
 fn as_us() -> PostParams {
