@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumIter, EnumMessage, FromRepr, IntoStaticStr};
 
-use crate::v1alpha1::{Guarantee, PipelineSpec, SaslMechanism, Violation};
+use crate::v1alpha1::{GroupProtocol, Guarantee, PipelineSpec, SaslMechanism, Violation};
 
 /// Version of this contract. A reader refuses a newer one.
 pub const CONTRACT_VERSION: u32 = 1;
@@ -35,6 +35,9 @@ pub struct ResolvedJob {
     pub transactional_id_prefix: String,
     /// Consumer group that holds the positions.
     pub consumer_group: String,
+    /// How the group shares its partitions out.
+    #[serde(default, skip_serializing_if = "GroupProtocol::is_classic")]
+    pub group_protocol: GroupProtocol,
     /// The guarantee.
     pub guarantee: Guarantee,
     /// Milliseconds between commits.

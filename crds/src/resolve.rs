@@ -20,6 +20,7 @@ pub fn resolve(job: &StreamJob, revision: &str, secrets_dir: &str) -> ResolvedJo
         contract_version: CONTRACT_VERSION,
         transactional_id_prefix: transactional_id_prefix(&spec.kafka, &namespace, &name),
         consumer_group: consumer_group(&spec.kafka, &namespace, &name),
+        group_protocol: spec.kafka.group_protocol,
         namespace,
         name,
         uid: job.uid().unwrap_or_default(),

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use strum::{Display, IntoStaticStr};
 
 pub use self::{
-    kafka::{KafkaSpec, SaslMechanism, SaslSpec, SecretKeyRef, SecretRef, TlsSpec},
+    kafka::{GroupProtocol, KafkaSpec, SaslMechanism, SaslSpec, SecretKeyRef, SecretRef, TlsSpec},
     pipeline::{
         ColumnMetadata, ColumnSpec, FormatSpec, HeaderColumn, JsonFormat, KafkaSinkSpec, KafkaSourceSpec, KeyFormat,
         OnBadRecord, PipelineSpec, SinkSpec, SourceSpec, StartPosition, TopicCreateSpec,

@@ -15,6 +15,7 @@ mod drain;
 mod failure;
 mod fault_points;
 mod fenced;
+mod group_protocol;
 mod growth;
 mod idle;
 mod jobs;
@@ -140,12 +141,14 @@ const ALL: &[Scenario] = &[
     Scenario::plain("scaling-loses-and-repeats-nothing", scale::run),
     Scenario::plain("a-worker-that-is-scaled-away-leaves-nothing-open", scale::leaves_nothing_open).with_faults(),
     Scenario::plain("a-suspended-job-holds-nobody-up-and-goes-on", suspend::run).with_faults(),
+    Scenario::plain("a-group-that-moves-single-partitions-loses-and-repeats-nothing", group_protocol::run),
     Scenario::plain("two-generations-of-workers-never-run-at-once", change::run),
     Scenario::plain("a-fenced-worker-stays-out-until-a-person-lets-it-in", fenced::run),
     Scenario::plain("a-death-at-any-step-of-a-transaction-is-harmless", fault_points::run).with_faults(),
     Scenario::plain("a-death-in-an-abort-is-harmless", fault_points::aborts).with_faults(),
     Scenario::plain("a-death-around-a-commit-loses-nothing-at-least-once", fault_points::at_least_once).with_faults(),
-    Scenario::plain("a-killed-worker-is-back-long-before-its-session-ends", recovery::run).alone(),
+    Scenario::plain("a-killed-worker-is-back-long-before-its-session-ends", recovery::classic).alone(),
+    Scenario::plain("a-killed-worker-is-back-at-once-under-the-consumer-protocol", recovery::consumer).alone(),
     Scenario::plain("of-two-workers-with-one-ordinal-only-the-newer-commits", zombie::awake).alone(),
     Scenario::plain("a-worker-that-wakes-up-too-late-commits-nothing", zombie::asleep).alone(),
     Scenario::plain("a-transaction-that-expires-is-begun-anew", zombie::overslept).with_faults(),

@@ -8,7 +8,8 @@ use std::{collections::BTreeSet, future::Future};
 use fencepost_crds::{
     StreamJobSpec,
     conditions::Reason,
-    v1alpha1::{FencedId, Guarantee, KafkaSpec},
+    resolve,
+    v1alpha1::{FencedId, GroupProtocol, Guarantee, KafkaSpec},
 };
 use fencepost_kafka::settings::ConnectionSettings;
 use fencepost_plan::{
@@ -31,6 +32,8 @@ pub struct Question {
     pub topics: BTreeSet<String>,
     /// Limits are asked for only when they matter: it needs a permission.
     pub limits: Limits,
+    /// The consumer group that wants the consumer protocol, if it does.
+    pub consumer_protocol_of: Option<String>,
 }
 
 /// Whether limits of brokers are asked for.
@@ -91,8 +94,11 @@ pub async fn observe(
     client: &Client,
     probe: &dyn BrokerProbe,
     namespace: &str,
+    name: &str,
     spec: &StreamJobSpec,
 ) -> BrokerObserved {
+    let group = || resolve::consumer_group(&spec.kafka, namespace, name);
+    let consumer_protocol_of = (spec.kafka.group_protocol == GroupProtocol::Consumer).then(group);
     let answer = answer(client, namespace, &spec.kafka, |settings| {
         probe.facts(Question {
             settings,
@@ -101,6 +107,7 @@ pub async fn observe(
                 Guarantee::ExactlyOnce => Limits::Ask,
                 Guarantee::AtLeastOnce => Limits::Skip,
             },
+            consumer_protocol_of: consumer_protocol_of.clone(),
         })
     });
     match answer.await {

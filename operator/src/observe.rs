@@ -141,7 +141,7 @@ pub async fn refresh(context: &Context, job: &StreamJob, target: &Revision) -> b
 }
 
 async fn ask(context: &Context, key: &JobKey, uid: &str, job: &StreamJob, target: &Revision) -> BrokerObserved {
-    let answer = broker::observe(&context.client, context.broker.as_ref(), &key.0, &job.spec).await;
+    let answer = broker::observe(&context.client, context.broker.as_ref(), &key.0, &key.1, &job.spec).await;
     context.metrics.broker_checked(&answer);
     context.memory.with(key, uid, |memory| memory.broker_answered(target, context.now(), answer.clone()));
     answer

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io::Write, time::Duration};
 use fencepost_crds::{
     StreamJobSpec,
     contract::{CONTRACT_VERSION, ExitCode, PlanReport, ResolvedJob},
-    v1alpha1::{Guarantee, Violation},
+    v1alpha1::{GroupProtocol, Guarantee, Violation},
 };
 use fencepost_kafka::{
     rpc::{Cluster, RpcError, TopicRefused},
@@ -82,7 +82,7 @@ fn probe(job: &ResolvedJob, spec: Option<&StreamJobSpec>) -> Result<BrokerFacts,
         .build()
         .map_err(|error| refuse("Failure".to_owned(), error.to_string()))?;
     let topics: Vec<String> = spec.map(topics_of).unwrap_or_default().into_iter().map(|t| t.to_string()).collect();
-    let ask = async { tokio::time::timeout(PROBE_DEADLINE, facts(settings, &topics, job.guarantee)).await };
+    let ask = async { tokio::time::timeout(PROBE_DEADLINE, facts(settings, &topics, job)).await };
     match runtime.block_on(ask) {
         Ok(Ok(facts)) => Ok(facts),
         Ok(Err(ProbeError::Rpc(error))) => Err(refuse(error.cause().reason().to_string(), error.report())),
@@ -100,16 +100,12 @@ enum ProbeError {
     Topic(TopicRefused),
 }
 
-async fn facts(
-    settings: ConnectionSettings,
-    topics: &[String],
-    guarantee: Guarantee,
-) -> Result<BrokerFacts, ProbeError> {
+async fn facts(settings: ConnectionSettings, topics: &[String], job: &ResolvedJob) -> Result<BrokerFacts, ProbeError> {
     let cluster = Cluster::new(settings).map_err(ProbeError::Rpc)?;
     let names: Vec<&str> = topics.iter().map(String::as_str).collect();
     let metadata = cluster.metadata(&names).await.map_err(ProbeError::Rpc)?;
     // Without transactions they do not matter, and asking needs a permission.
-    let limits = match guarantee {
+    let limits = match job.guarantee {
         Guarantee::ExactlyOnce => cluster.broker_limits().await.map_err(ProbeError::Rpc)?.brokers,
         Guarantee::AtLeastOnce => BTreeMap::new(),
     };
@@ -129,7 +125,13 @@ async fn facts(
             (id.0, limits)
         })
         .collect();
-    Ok(BrokerFacts { cluster_id: metadata.cluster_id, limits, topics })
+    let has_consumer_protocol = match job.group_protocol {
+        GroupProtocol::Classic => None,
+        GroupProtocol::Consumer => {
+            Some(cluster.has_consumer_protocol(&job.consumer_group).await.map_err(ProbeError::Rpc)?)
+        }
+    };
+    Ok(BrokerFacts { cluster_id: metadata.cluster_id, limits, topics, has_consumer_protocol })
 }
 
 fn show(report: &PlanReport, brokers: Option<&BrokerFacts>, warnings: &[Violation], json: bool) -> ExitCode {

@@ -36,6 +36,33 @@ pub struct KafkaSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 200), regex(pattern = r"^[a-zA-Z0-9._-]+$"))]
     pub consumer_group: Option<String>,
+
+    /// How the group shares its partitions out among the workers: `Classic` (the default), or `Consumer` (KIP-848, from Kafka 4.0), under
+    /// which the brokers move single partitions. May be changed: the workers restart under the other one.
+    #[serde(default, skip_serializing_if = "GroupProtocol::is_classic")]
+    pub group_protocol: GroupProtocol,
+}
+
+/// Protocols of consumer groups (`group.protocol` of Kafka's clients).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize, Display, IntoStaticStr)]
+pub enum GroupProtocol {
+    /// At each rebalance every worker commits and gives up all it has. Partitions change hands within about 2 s; those of a worker that
+    /// does not come back wait 20 s.
+    #[default]
+    Classic,
+    /// KIP-848, needs Kafka 4.0: the brokers move single partitions, and workers keep the others. Partitions change hands with the
+    /// heartbeats, and those of a worker that does not come back wait for the session timeout; both are settings of the brokers
+    /// (5 s and 45 s by default).
+    Consumer,
+}
+
+impl GroupProtocol {
+    /// The default.
+    #[must_use]
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+    pub const fn is_classic(&self) -> bool {
+        matches!(self, Self::Classic)
+    }
 }
 
 /// TLS to the brokers. The broker's name is always checked.

@@ -24,6 +24,8 @@ pub struct OrdersJob {
     pub image: Option<String>,
     /// `processing.transactionTimeout`; `None`: the default.
     pub transaction_timeout: Option<&'static str>,
+    /// `kafka.groupProtocol`; `None`: the default.
+    pub group_protocol: Option<&'static str>,
     /// The input topic.
     pub input: String,
     /// The output topic.
@@ -42,6 +44,7 @@ impl OrdersJob {
             version: 1,
             image: None,
             transaction_timeout: None,
+            group_protocol: None,
             input: bench.topic("orders"),
             output: bench.topic("purchases"),
         }
@@ -87,6 +90,10 @@ impl OrdersJob {
         if let (Some(timeout), Some(processing)) = (self.transaction_timeout, processing.as_object_mut()) {
             processing.insert("transactionTimeout".to_owned(), timeout.into());
         }
+        let mut kafka = bench.kafka();
+        if let (Some(protocol), Some(kafka)) = (self.group_protocol, kafka.as_object_mut()) {
+            kafka.insert("groupProtocol".to_owned(), protocol.into());
+        }
         let worker = self.image.as_ref().map_or_else(|| json!({}), |image| json!({"image": image}));
         let job = json!({
             "apiVersion": "fencepost.dev/v1alpha1",
@@ -94,7 +101,7 @@ impl OrdersJob {
             "metadata": {"name": self.name, "namespace": bench.namespace()},
             "spec": {
                 "replicas": self.replicas,
-                "kafka": bench.kafka(),
+                "kafka": kafka,
                 "processing": processing,
                 "worker": worker,
                 "pipeline": {

@@ -97,6 +97,8 @@ pub struct BrokerFacts {
     pub limits: BTreeMap<i32, BrokerLimits>,
     /// The topics that the spec names.
     pub topics: BTreeMap<String, TopicFacts>,
+    /// Whether they have the consumer protocol for groups. `None`: nobody asked.
+    pub has_consumer_protocol: Option<bool>,
 }
 
 /// Limits of one broker. `None`: the broker did not say.

@@ -64,6 +64,7 @@ pub(crate) fn facts() -> BrokerFacts {
             ("orders".to_owned(), TopicFacts::Exists { partitions: 4 }),
             ("totals".to_owned(), TopicFacts::Exists { partitions: 4 }),
         ]),
+        has_consumer_protocol: None,
     }
 }
 

@@ -3,6 +3,7 @@
 //! A rule is a small function `Facts → findings`; the list is at the bottom of each module and its order is the order of the
 //! messages. Rules of the schema and of CEL that a wrong CRD version could miss are checked again.
 
+mod groups;
 mod names;
 mod schema;
 #[cfg(test)]
@@ -60,7 +61,8 @@ pub struct Findings {
 #[must_use]
 pub fn validate(facts: Facts<'_>) -> Findings {
     let mut findings = Findings::default();
-    for rule in schema::RULES.iter().chain(names::RULES).chain(timing::RULES).chain(topics::RULES) {
+    for rule in schema::RULES.iter().chain(names::RULES).chain(timing::RULES).chain(topics::RULES).chain(groups::RULES)
+    {
         rule(facts, &mut findings);
     }
     findings

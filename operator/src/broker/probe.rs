@@ -70,7 +70,11 @@ async fn facts(question: Question) -> Result<BrokerFacts, BrokerFailure> {
             limits.brokers.iter().map(|(id, limit)| (id.0, read(limit))).collect()
         }
     };
-    Ok(BrokerFacts { cluster_id: metadata.cluster_id, limits, topics })
+    let has_consumer_protocol = match &question.consumer_protocol_of {
+        Some(group) => Some(cluster.has_consumer_protocol(group).await.map_err(|error| failure(&error))?),
+        None => None,
+    };
+    Ok(BrokerFacts { cluster_id: metadata.cluster_id, limits, topics, has_consumer_protocol })
 }
 
 fn read_topic(name: &str, topic: &TopicMetadata) -> Result<TopicFacts, BrokerFailure> {

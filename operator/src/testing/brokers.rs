@@ -137,6 +137,7 @@ impl BrokerProbe for Network {
                 cluster_id: Some("c-1".to_owned()),
                 limits: BTreeMap::from([(1, limits)]),
                 topics: question.topics.into_iter().map(topic).collect(),
+                has_consumer_protocol: question.consumer_protocol_of.map(|_| true),
             })
         }))
     }

@@ -1,12 +1,19 @@
 //! Reading from Kafka: batches of records, and the membership in the consumer group.
 //!
-//! The group's protocol is *classic, eager*: at each rebalance every member first finishes its transaction and gives up all it
-//! has. Under the cooperative protocol a member keeps partitions through a rebalance, but the group's generation moves on behind
-//! its back and the transaction that is open at that moment can only be aborted (measured; the new protocol of KIP-848 would
-//! avoid that, and takes three times as long to hand partitions over). One assignment, one generation, one [`GroupMetadata`].
+//! The group's protocol is one of two:
 //!
-//! Membership is *static* (KIP-345): a process that comes back under its old name within the session timeout gets its partitions
-//! back without a rebalance, and the old process, should it still live, is fenced.
+//! - *Classic, eager*: at each rebalance every member first finishes its transaction and gives up all it has. (Under the classic
+//!   *cooperative* protocol a member keeps partitions through a rebalance, but the group's generation moves on behind its back and
+//!   the transaction that is open at that moment can only be aborted: measured, and not offered.)
+//! - *Consumer* (KIP-848): the brokers move single partitions, and members keep the others. What was captured with an assignment
+//!   stays good for what is kept (KIP-1251). Members hear of a change with their heartbeats, which the brokers pace (5 s by default).
+//!
+//! One assignment, one [`GroupMetadata`].
+//!
+//! Membership is *static*: a process that comes back under its old name within the session timeout gets its partitions
+//! back without a rebalance, and the old process, should it still live, is fenced. The classic protocol (KIP-345) lets whoever has the
+//! name take over. Under the other one the predecessor must have released it, and where it could not,
+//! [`Cluster::release_member`](crate::rpc::Cluster::release_member) does so in its place.
 //!
 //! Positions are always set by the caller: `auto.offset.reset` is `error`, so that records which were deleted before they were
 //! read are an error and never a silent jump.
@@ -21,7 +28,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencepost_crds::v1alpha1::StartPosition;
+use fencepost_crds::v1alpha1::{GroupProtocol, StartPosition};
 use fencepost_protocol::transactional::Start;
 use fencepost_protocol::{Offset, Partition};
 use rdkafka::bindings as sys;
@@ -31,7 +38,8 @@ use tracing::warn;
 use crate::errand::Errand;
 use crate::error::{Operation, Resource, Subject};
 use crate::native::{
-    ClientError, GroupChange, Kind, Native, Notice, PartitionList, c_string, check, check_error, millis,
+    ClientError, GroupChange, Kind, Native, Notice, PartitionList, answer_at_the_end, c_string, check, check_error,
+    millis,
 };
 use crate::producer::offset_list;
 use crate::source::Source;
@@ -86,6 +94,9 @@ pub struct Consumer {
     starts: Vec<StartPosition>,
     group: String,
     instance: String,
+    protocol: GroupProtocol,
+    /// What the group did last, while it waits for the answer.
+    unanswered: Option<GroupChange<Partition>>,
     /// Number of a topic by its handle in messages, valid for one assignment.
     handles: HashMap<usize, u16>,
     assigned: Vec<Partition>,
@@ -147,6 +158,8 @@ impl Consumer {
             topics,
             group: settings.group.clone(),
             instance: settings.instance_id.clone(),
+            protocol: settings.protocol,
+            unanswered: None,
             handles: HashMap::new(),
             assigned: Vec::new(),
         })
@@ -188,6 +201,19 @@ impl Consumer {
         }
     }
 
+    /// Whether the group moves single partitions: then [`GroupChange::Assigned`] comes on top of what is there, and partitions are given
+    /// up one by one.
+    #[must_use]
+    pub fn is_incremental(&self) -> bool {
+        self.protocol == GroupProtocol::Consumer
+    }
+
+    /// Whether the group did something that [`Consumer::next_change`] has not told yet.
+    #[must_use]
+    pub fn has_change(&self) -> bool {
+        self.native.context().has_change()
+    }
+
     /// The next change of the assignment. librdkafka waits until it is answered: by [`Consumer::assign`] or
     /// [`Consumer::unassign`].
     pub fn next_change(&mut self) -> Option<GroupChange<Partition>> {
@@ -197,11 +223,13 @@ impl Consumer {
                 .filter_map(|(topic, partition)| Some(Partition::new(self.topic_number(&topic)?, partition)))
                 .collect()
         };
-        Some(match self.native.context().next_change()? {
+        let change = match self.native.context().next_change()? {
             GroupChange::Assigned(partitions) => GroupChange::Assigned(number(partitions)),
             GroupChange::Revoked(partitions) => GroupChange::Revoked(number(partitions)),
             GroupChange::Lost(partitions) => GroupChange::Lost(number(partitions)),
-        })
+        };
+        self.unanswered = Some(change.clone());
+        Some(change)
     }
 
     fn topic_number(&self, name: &str) -> Option<u16> {
@@ -366,26 +394,55 @@ impl Consumer {
     /// # Errors
     /// When librdkafka does not take the list.
     pub fn assign(&mut self, positions: &[(Partition, Offset)]) -> Result<(), ClientError> {
+        const STEP: &str = "take the assigned partitions";
         let list = offset_list(positions, &self.topics)?;
-        // SAFETY: instance and list are valid.
-        check("take the assigned partitions", unsafe { sys::rd_kafka_assign(self.native.ptr(), list.ptr()) })?;
+        match self.protocol {
+            GroupProtocol::Classic => {
+                // SAFETY: instance and list are valid.
+                check(STEP, unsafe { sys::rd_kafka_assign(self.native.ptr(), list.ptr()) })?;
+                self.assigned.clear();
+            }
+            GroupProtocol::Consumer => {
+                // SAFETY: as above.
+                check_error(STEP, unsafe { sys::rd_kafka_incremental_assign(self.native.ptr(), list.ptr()) })?;
+            }
+        }
+        self.unanswered = None;
         self.handles.clear();
-        self.assigned = positions.iter().map(|(partition, _)| *partition).collect();
+        self.assigned.extend(positions.iter().map(|(partition, _)| *partition));
         Ok(())
     }
 
-    /// Answers a revocation, or a loss: nothing is read any more.
+    /// Answers a revocation, or a loss: these are not read any more. Under the classic protocol nothing is.
     ///
     /// # Errors
     /// When the member is not able to go on.
-    pub fn unassign(&mut self) -> Result<(), ClientError> {
+    pub fn unassign(&mut self, partitions: &[Partition]) -> Result<(), ClientError> {
+        const STEP: &str = "give partitions up";
+        let mut given_up = self.assigned.clone();
+        if self.is_incremental() {
+            given_up.retain(|partition| partitions.contains(partition));
+            // A consumer that came in the place of another has nothing of what the other had.
+            if given_up.is_empty() && self.unanswered.is_none() {
+                return Ok(());
+            }
+        }
+        let list = PartitionList::new(given_up.iter().map(|p| (self.name(*p), p.number, 0)))?;
         // librdkafka keeps a pause over the end of an assignment: a partition that was lost while it was paused would come back
         // paused, and never be read again.
-        self.resume()?;
-        self.assigned.clear();
+        // SAFETY: instance and list are valid.
+        check("resume", unsafe { sys::rd_kafka_resume_partitions(self.native.ptr(), list.ptr()) })?;
+        self.assigned.retain(|partition| !given_up.contains(partition));
         self.handles.clear();
-        // SAFETY: the instance is valid; null means "nothing".
-        check("give partitions up", unsafe { sys::rd_kafka_assign(self.native.ptr(), std::ptr::null()) })
+        self.unanswered = None;
+        match self.protocol {
+            // SAFETY: the instance is valid; null means "nothing".
+            GroupProtocol::Classic => check(STEP, unsafe { sys::rd_kafka_assign(self.native.ptr(), std::ptr::null()) }),
+            // SAFETY: instance and list are valid.
+            GroupProtocol::Consumer => {
+                check_error(STEP, unsafe { sys::rd_kafka_incremental_unassign(self.native.ptr(), list.ptr()) })
+            }
+        }
     }
 
     /// Reads these partitions again from these positions. No record fetched before is delivered after this.
@@ -450,6 +507,24 @@ impl Consumer {
         checked(code)
     }
 
+    /// The change that may still wait for an answer gets one here, the next one from the callback.
+    fn answer_at_the_end(&mut self) {
+        use sys::rd_kafka_resp_err_t as code;
+        let change = self.unanswered.clone().or_else(|| self.next_change());
+        let (code, partitions) = match change {
+            Some(GroupChange::Assigned(partitions)) => (code::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS, partitions),
+            Some(GroupChange::Revoked(partitions) | GroupChange::Lost(partitions)) => {
+                (code::RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS, partitions)
+            }
+            None => (code::RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS, Vec::new()),
+        };
+        let list = PartitionList::new(partitions.iter().map(|p| (self.name(*p), p.number, -1)));
+        if let Ok(list) = list {
+            // SAFETY: instance and list are valid.
+            unsafe { answer_at_the_end(self.native.ptr(), code, list.ptr()) };
+        }
+    }
+
     /// Who we are in the group.
     #[must_use]
     pub fn member(&self) -> StaticMember {
@@ -472,14 +547,11 @@ impl Consumer {
     pub fn close(self, within: Duration) {
         let Ok(mut errand) = Errand::new("close") else { return };
         let end = move || {
-            let consumer = self;
+            let mut consumer = self;
             consumer.native.context().close();
-            // The change that may still wait for an answer gets one here, the next one from the callback.
+            consumer.answer_at_the_end();
             // SAFETY: the instance is valid, and is not used for anything but its destruction after this.
-            unsafe {
-                sys::rd_kafka_assign(consumer.native.ptr(), std::ptr::null());
-                sys::rd_kafka_consumer_close(consumer.native.ptr());
-            }
+            unsafe { sys::rd_kafka_consumer_close(consumer.native.ptr()) };
         };
         if errand.run(within, end).is_none() {
             warn!("the client of the consumer group does not end: it is left behind");

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use rdkafka::bindings as sys;
 
-pub(crate) use context::Context;
+pub(crate) use context::{Context, answer_at_the_end};
 pub use context::{GroupChange, Notice};
 pub use error::ClientError;
 pub(crate) use error::{check, check_error};

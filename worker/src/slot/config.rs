@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fencepost_crds::contract::ResolvedJob;
 use fencepost_crds::names::transactional_id;
-use fencepost_crds::v1alpha1::{Guarantee, StartPosition};
+use fencepost_crds::v1alpha1::{GroupProtocol, Guarantee, StartPosition};
 use fencepost_kafka::consumer::{ConsumerSettings, SourceTopic};
 use fencepost_kafka::producer::ProducerSettings;
 use fencepost_kafka::settings::ConnectionSettings;
@@ -12,7 +12,7 @@ use fencepost_pipeline::{Plan, SourceId};
 use fencepost_protocol::transactional::Mode;
 
 /// How long the group waits for a member that fell silent. A worker that comes back within this time, which is the normal case,
-/// takes up its partitions without a rebalance; when it does not, others wait this long for them.
+/// takes up its partitions without a rebalance; when it does not, others wait this long for them. Only of the classic protocol.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A source, as far as reading it goes.
@@ -39,6 +39,8 @@ pub struct SlotConfig {
     pub connection: ConnectionSettings,
     /// The group.
     pub consumer_group: String,
+    /// How the group shares its partitions out.
+    pub group_protocol: GroupProtocol,
     /// Time between commits.
     pub commit_interval: Duration,
     /// When the brokers abort a transaction by themselves.
@@ -66,6 +68,7 @@ impl SlotConfig {
             guarantee: job.guarantee,
             connection,
             consumer_group: job.consumer_group.clone(),
+            group_protocol: job.group_protocol,
             commit_interval: Duration::from_millis(job.commit_interval_ms),
             transaction_timeout: Duration::from_millis(job.transaction_timeout_ms),
             drain_timeout: Duration::from_millis(job.drain_timeout_ms),
@@ -126,6 +129,7 @@ impl SlotConfig {
             group: self.consumer_group.clone(),
             instance_id: self.transactional_id.clone(),
             topics: self.topics().into_iter().map(|(topic, _)| topic).collect(),
+            protocol: self.group_protocol,
             session_timeout: SESSION_TIMEOUT,
         }
     }

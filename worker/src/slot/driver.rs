@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
+use fencepost_crds::v1alpha1::GroupProtocol;
 use fencepost_kafka::consumer::{Consumer, GroupMetadata, StaticMember};
 use fencepost_kafka::error::chain;
 use fencepost_kafka::producer::Producer;
@@ -70,6 +71,8 @@ pub(super) struct Driver<'s> {
     /// Metadata by the assignment it was captured with.
     metadata: BTreeMap<Token, GroupMetadata>,
     pub(super) token: Option<Token>,
+    /// Partitions that the group gave us and that are not given up, whether or not the machine has come to them yet.
+    told: BTreeSet<Partition>,
     topics: Vec<String>,
     /// Sources of each topic.
     pub(super) sources: Vec<Vec<SourceId>>,
@@ -129,6 +132,7 @@ impl<'s> Driver<'s> {
             brokers,
             metadata: BTreeMap::new(),
             token: None,
+            told: BTreeSet::new(),
             topics,
             sources,
             held: Vec::new(),
@@ -266,6 +270,7 @@ impl<'s> Driver<'s> {
             self.replace_consumer();
             return;
         };
+        let is_incremental = self.consumer.as_ref().is_some_and(Consumer::is_incremental);
         let token = Token(self.token.map_or(0, |token| token.0) + 1);
         self.metadata.insert(token, metadata);
         self.token = Some(token);
@@ -275,7 +280,15 @@ impl<'s> Driver<'s> {
             ErrorKey::Group => true,
             _ => false,
         });
-        self.tell(Event::Assigned { token, partitions });
+        if !is_incremental {
+            self.told.clear();
+        }
+        self.told.extend(&partitions);
+        self.tell(if is_incremental {
+            Event::Added { token, partitions }
+        } else {
+            Event::Assigned { token, partitions }
+        });
         // Metadata of assignments that nothing refers to any more.
         self.metadata.retain(|old, _| old.0 + 1 >= token.0);
     }
@@ -308,16 +321,7 @@ impl<'s> Driver<'s> {
         match effect {
             Effect::Read(positions) => self.start_reading(&positions),
             Effect::Rewind(positions) => self.rewind(&positions),
-            Effect::GiveUp(_) => {
-                // Eager: what is given up is everything.
-                self.ends.clear();
-                self.out_of_range.clear();
-                if let Some(consumer) = &mut self.consumer
-                    && let Err(error) = consumer.unassign()
-                {
-                    debug!(slot = self.config.slot, error = chain(&error), "cannot give partitions up");
-                }
-            }
+            Effect::GiveUp(partitions) => self.give_up(&partitions),
             Effect::Discard => self.held.clear(),
             Effect::DropProducer => {
                 if self.open.since.is_some() {
@@ -328,6 +332,20 @@ impl<'s> Driver<'s> {
             Effect::Backoff { attempt } => self.back_off(attempt),
             Effect::Stop(exit) => self.stop(exit),
             _ => {}
+        }
+    }
+
+    fn give_up(&mut self, partitions: &[Partition]) {
+        // Under the classic protocol what is given up is everything.
+        let is_incremental = self.config.group_protocol == GroupProtocol::Consumer;
+        let is_kept = |partition: &Partition| is_incremental && !partitions.contains(partition);
+        self.told.retain(is_kept);
+        self.ends.retain(|partition, _| is_kept(partition));
+        self.out_of_range.retain(|partition, _| is_kept(partition));
+        if let Some(consumer) = &mut self.consumer
+            && let Err(error) = consumer.unassign(partitions)
+        {
+            debug!(slot = self.config.slot, error = chain(&error), "cannot give partitions up");
         }
     }
 
@@ -373,8 +391,10 @@ impl<'s> Driver<'s> {
     pub(super) fn replace_consumer(&mut self) {
         self.consumer = None;
         self.stats.left();
-        let owned = self.machine.positions().map(|(partition, ..)| partition).collect();
-        self.inbox.push_back(Event::Lost(owned));
+        // Of what waits in the machine to be added, too: the group has not given that to the new member.
+        let mut lost = std::mem::take(&mut self.told);
+        lost.extend(self.machine.positions().map(|(partition, ..)| partition));
+        self.inbox.push_back(Event::Lost(lost.into_iter().collect()));
         if let Err(error) = self.open_consumer() {
             self.report(ErrorKey::Group, &error, None);
         }
@@ -392,9 +412,39 @@ impl<'s> Driver<'s> {
 
     pub(super) fn open_consumer(&mut self) -> Result<(), ClientError> {
         if self.consumer.is_none() {
+            self.release_name();
             self.consumer = Some(Consumer::new(&self.config.consumer())?);
         }
         Ok(())
+    }
+
+    /// Under the new protocol a process that was killed still has our name in the group, and whoever comes under a name that is taken is
+    /// refused. The classic one lets us take over.
+    fn release_name(&self) {
+        let Some(brokers) = self.brokers.as_ref().filter(|_| self.config.group_protocol == GroupProtocol::Consumer)
+        else {
+            return;
+        };
+        let (group, name) = (&self.config.consumer_group, &self.config.transactional_id);
+        if let Err(error) = brokers.ask(async |cluster| cluster.release_member(group, name).await) {
+            // The group will refuse us if somebody has the name, and that is reported and tried again.
+            let error = error.report();
+            info!(slot = self.config.slot, error, "cannot release the name of the worker before this one");
+        }
+    }
+
+    /// The metadata of now, for brokers that do not take that of the assignment any more, although what it vouches for is still ours:
+    /// before KIP-1251 they want the epoch that the group has reached.
+    ///
+    /// That does no harm under the consumer protocol. The client goes on to another epoch while it loses something, or comes back after it
+    /// was thrown out, only when we have answered that; until then its metadata is refused, or what it vouches for is ours.
+    pub(super) fn capture_again(&mut self, token: Token) {
+        if let Some(consumer) =
+            self.consumer.as_ref().filter(|consumer| consumer.is_incremental() && !consumer.has_change())
+            && let Ok(metadata) = consumer.group_metadata()
+        {
+            self.metadata.insert(token, metadata);
+        }
     }
 
     /// Tries partitions again whose position was not in the log: an operator may have set the group's position meanwhile.

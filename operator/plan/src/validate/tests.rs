@@ -33,6 +33,27 @@ fn a_good_spec_has_no_findings() {
     assert_eq!(run(|_| {}), Findings::default());
 }
 
+#[rstest]
+#[case("Consumer", Some(false), true)]
+#[case("Consumer", Some(true), false)]
+#[case("Consumer", None, false)]
+#[case("Classic", Some(false), false)]
+fn the_group_protocol_must_be_one_of_the_brokers(
+    #[case] protocol: &str,
+    #[case] is_offered: Option<bool>,
+    #[case] is_refused: bool,
+) {
+    let findings = run_with(
+        |spec| spec["kafka"]["groupProtocol"] = json!(protocol),
+        Stage::New,
+        |broker| broker.has_consumer_protocol = is_offered,
+    );
+    let refused: Vec<_> =
+        findings.broker.iter().map(|(reason, violation)| (*reason, violation.field.as_str())).collect();
+    let expected = [(Reason::BrokerIncompatible, "spec.kafka.groupProtocol")];
+    assert_eq!(refused, if is_refused { &expected[..] } else { &[] });
+}
+
 #[test]
 fn the_timeout_must_fit_the_strictest_broker_which_is_named() {
     let strict = BrokerLimits { transaction_max_timeout_ms: Some(20_000), ..BrokerLimits::default() };

@@ -177,7 +177,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         membership::a_member_that_leaves_is_gone_at_once_and_its_successor_stays,
         membership::a_position_in_an_open_transaction_is_waited_for,
         membership::a_producer_waits_for_the_end_of_the_transaction_it_takes_over,
-        successor::the_new_protocol_refuses_the_successor_of_a_killed_member_until_that_is_removed,
+        successor::a_name_that_is_released_for_a_killed_member_brings_its_successor_what_it_had,
         refused::nobody_listens,
         refused::a_topic_that_does_not_exist,
     );

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fencepost_crds::v1alpha1::StartPosition;
+use fencepost_crds::v1alpha1::{GroupProtocol, StartPosition};
 use fencepost_kafka::consumer::{Consumer, ConsumerSettings, SourceTopic, StaticMember};
 use fencepost_kafka::error::ErrorClass;
 use fencepost_kafka::producer::ProducerSettings;
@@ -16,36 +16,39 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use tokio::time::Instant;
 
 use crate::topics::create;
-use crate::transactions::open_transaction;
+use crate::transactions::{Fallible, open_transaction};
 use crate::{Outcome, World, ensure};
-
-type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
 
 const RECORDS: usize = 20;
 pub(crate) const WAIT: Duration = Duration::from_secs(20);
 
 /// A member of the group of a topic, which it reads from its beginning.
-struct Member {
-    consumer: Consumer,
+pub(crate) struct Member {
+    pub(crate) consumer: Consumer,
     /// Assigned and not given up.
-    owned: Vec<Partition>,
+    pub(crate) owned: Vec<Partition>,
     seen: Vec<(Partition, Offset)>,
 }
 
 impl Member {
     fn join(world: &World, topic: &str, instance: &str) -> Fallible<Self> {
+        Self::join_under(GroupProtocol::Classic, world, topic, instance)
+    }
+
+    pub(crate) fn join_under(protocol: GroupProtocol, world: &World, topic: &str, instance: &str) -> Fallible<Self> {
         let settings = ConsumerSettings {
             connection: world.settings()?,
             group: topic.to_owned(),
             instance_id: format!("{topic}-{instance}"),
             topics: vec![SourceTopic { name: topic.to_owned(), start: StartPosition::Earliest }],
+            protocol,
             session_timeout: Duration::from_secs(10),
         };
         Ok(Self { consumer: Consumer::new(&settings)?, owned: Vec::new(), seen: Vec::new() })
     }
 
     /// One poll, and an answer to what the group says. True: partitions were given up.
-    fn turn(&mut self) -> Fallible<bool> {
+    pub(crate) fn turn(&mut self) -> Fallible<bool> {
         let batch = self.consumer.poll(100, Duration::from_millis(50), Duration::ZERO);
         self.seen.extend(batch.records().map(|message| (message.partition(), message.offset())));
         drop(batch);
@@ -53,19 +56,22 @@ impl Member {
             Some(GroupChange::Assigned(partitions)) => {
                 let positions: Vec<_> = partitions.iter().map(|partition| (*partition, Offset(0))).collect();
                 self.consumer.assign(&positions)?;
-                self.owned = partitions;
+                if !self.consumer.is_incremental() {
+                    self.owned.clear();
+                }
+                self.owned.extend(partitions);
                 Ok(false)
             }
-            Some(GroupChange::Revoked(_) | GroupChange::Lost(_)) => {
-                self.consumer.unassign()?;
-                self.owned.clear();
+            Some(GroupChange::Revoked(partitions) | GroupChange::Lost(partitions)) => {
+                self.consumer.unassign(&partitions)?;
+                self.owned.retain(|partition| !partitions.contains(partition));
                 Ok(true)
             }
             None => Ok(false),
         }
     }
 
-    fn until(&mut self, what: &str, mut holds: impl FnMut(&mut Self) -> Fallible<bool>) -> Outcome {
+    pub(crate) fn until(&mut self, what: &str, mut holds: impl FnMut(&mut Self) -> Fallible<bool>) -> Outcome {
         let deadline = Instant::now() + WAIT;
         while !holds(self)? {
             ensure!(Instant::now() < deadline, "waited in vain for {what}; owned {:?}", self.owned);
@@ -73,7 +79,7 @@ impl Member {
         Ok(())
     }
 
-    fn until_assigned(&mut self) -> Outcome {
+    pub(crate) fn until_assigned(&mut self) -> Outcome {
         self.until("an assignment", |member| {
             member.turn()?;
             Ok(!member.owned.is_empty())
@@ -111,9 +117,18 @@ pub(crate) async fn filled(world: &World, what: &str) -> Fallible<String> {
     Ok(topic)
 }
 
+const PROTOCOLS: [GroupProtocol; 2] = [GroupProtocol::Classic, GroupProtocol::Consumer];
+
 pub async fn partitions_lost_while_paused_are_read_again(world: &World) -> Outcome {
-    let topic = filled(world, "lost").await?;
-    let mut member = Member::join(world, &topic, "0")?;
+    for protocol in PROTOCOLS {
+        lost_while_paused(world, protocol).await.map_err(|error| format!("{protocol}: {error}"))?;
+    }
+    Ok(())
+}
+
+async fn lost_while_paused(world: &World, protocol: GroupProtocol) -> Outcome {
+    let topic = filled(world, &format!("lost-{protocol}")).await?;
+    let mut member = Member::join_under(protocol, world, &topic, "0")?;
     tokio::task::block_in_place(|| member.until_assigned())?;
     member.consumer.pause()?;
     let named = |instance: String| StaticMember { instance, id: None };
@@ -127,16 +142,25 @@ pub async fn partitions_lost_while_paused_are_read_again(world: &World) -> Outco
 }
 
 pub async fn partitions_revoked_while_paused_are_read_again(world: &World) -> Outcome {
-    let topic = filled(world, "revoked").await?;
+    for protocol in PROTOCOLS {
+        revoked_while_paused(world, protocol).await.map_err(|error| format!("{protocol}: {error}"))?;
+    }
+    Ok(())
+}
+
+async fn revoked_while_paused(world: &World, protocol: GroupProtocol) -> Outcome {
+    let topic = filled(world, &format!("revoked-{protocol}")).await?;
     tokio::task::block_in_place(|| {
-        let mut first = Member::join(world, &topic, "0")?;
+        let mut first = Member::join_under(protocol, world, &topic, "0")?;
         first.until_assigned()?;
         first.consumer.pause()?;
-        let mut second = Member::join(world, &topic, "1")?;
+        let mut second = Member::join_under(protocol, world, &topic, "1")?;
         first.until("the revocation", |first| {
             second.turn()?;
             first.turn()
         })?;
+        // What it keeps is paused still.
+        first.consumer.resume()?;
         first.seen.clear();
         second.until("one partition each, both read", |second| {
             second.turn()?;

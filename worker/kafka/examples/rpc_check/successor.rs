@@ -5,12 +5,12 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use fencepost_kafka::consumer::StaticMember;
+use fencepost_crds::v1alpha1::GroupProtocol;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::RDKafkaErrorCode;
 use tokio::time::Instant;
 
-use crate::membership::{WAIT, filled};
+use crate::membership::{Member, WAIT, filled};
 use crate::transactions::{Fallible, client};
 use crate::{Outcome, World, ensure};
 
@@ -88,21 +88,38 @@ fn accepted(consumer: &BaseConsumer) -> Fallible<bool> {
     }
 }
 
-/// Why workers use the classic protocol, where the successor is accepted at once: here it has to take the dead member out of the group first.
-pub async fn the_new_protocol_refuses_the_successor_of_a_killed_member_until_that_is_removed(world: &World) -> Outcome {
+/// A process that was killed has its name until the session timeout. Released in its place, everything that it had is its successor's at
+/// once, and nothing of it goes to others meanwhile.
+pub async fn a_name_that_is_released_for_a_killed_member_brings_its_successor_what_it_had(world: &World) -> Outcome {
     let topic = filled(world, "successor").await?;
-    tokio::task::block_in_place(|| {
-        drop(Process::hold(&topic)?);
-        ensure!(!accepted(&member(world, &topic)?)?, "it is accepted at once: the new protocol can be offered");
-        Ok::<_, Box<dyn std::error::Error>>(())
+    let name = format!("{topic}-0");
+    let mut other = tokio::task::block_in_place(|| -> Fallible<Member> {
+        let process = Process::hold(&topic)?;
+        let mut other = Member::join_under(GroupProtocol::Consumer, world, &topic, "1")?;
+        other.until_assigned()?;
+        ensure!(other.owned.len() == 1, "the two share the partitions: {:?}", other.owned);
+        drop(process);
+        ensure!(!accepted(&member(world, &topic)?)?, "it is accepted at once: nothing need be released");
+        Ok(other)
     })?;
-    let removed = Instant::now();
-    let dead = StaticMember { instance: format!("{topic}-0"), id: None };
-    world.cluster.remove_members(&topic, &[dead]).await?;
+    let released = Instant::now();
+    world.cluster.release_member(&topic, &name).await?;
+    // Nobody is there to be released.
+    world.cluster.release_member(&topic, "nobody").await?;
+    world.cluster.release_member(&format!("{topic}-no-group"), &name).await?;
     tokio::task::block_in_place(|| {
-        let successor = member(world, &topic)?;
-        ensure!(accepted(&successor)?, "it is refused although the dead member was removed");
-        ensure!(removed.elapsed() < PROMPT, "removal and assignment took {:?}", removed.elapsed());
+        let mut successor = Member::join_under(GroupProtocol::Consumer, world, &topic, "0")?;
+        successor.until("what its predecessor had", |successor| {
+            let moved = other.turn()?;
+            ensure!(!moved && other.owned.len() == 1, "the release moved something: {:?}", other.owned);
+            successor.turn()?;
+            Ok(!successor.owned.is_empty())
+        })?;
+        let took = released.elapsed();
+        ensure!(took < PROMPT, "release and assignment took {took:?}");
+        ensure!(successor.owned.len() == 1, "it has more than that: {:?}", successor.owned);
+        successor.consumer.close(WAIT);
+        other.consumer.close(WAIT);
         Ok(())
     })
 }

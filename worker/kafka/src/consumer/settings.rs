@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use fencepost_crds::v1alpha1::StartPosition;
+use fencepost_crds::v1alpha1::{GroupProtocol, StartPosition};
 
 use crate::native::millis;
 use crate::settings::ConnectionSettings;
@@ -25,7 +25,10 @@ pub struct ConsumerSettings {
     pub instance_id: String,
     /// Topics, by number.
     pub topics: Vec<SourceTopic>,
-    /// After this time without a sign of life the group gives the partitions to others.
+    /// How the group shares its partitions out.
+    pub protocol: GroupProtocol,
+    /// After this time without a sign of life the group gives the partitions to others. Only of the classic protocol: under the other
+    /// one it is a setting of the brokers (`group.consumer.session.timeout.ms`).
     pub session_timeout: Duration,
 }
 
@@ -41,14 +44,10 @@ impl ConsumerSettings {
                 // Tells when the last stable offset is reached: positions then also pass the control records at the end.
                 ("enable.partition.eof", "true"),
                 ("allow.auto.create.topics", "false"),
-                // Eager. Not range, which gives everything of several small topics to the first members.
-                ("partition.assignment.strategy", "roundrobin"),
                 // A member that does not come back from a call is out after this time. It is also how long librdkafka waits for the answer
                 // to JoinGroup, and the group for a member that does not join.
                 ("max.poll.interval.ms", "60000"),
                 ("socket.timeout.ms", "10000"),
-                // How fast members notice a rebalance.
-                ("heartbeat.interval.ms", "500"),
                 // The records of one response stay in the processor's cache: measured, half the cost of the default of 1 MiB.
                 ("fetch.message.max.bytes", "131072"),
                 ("queued.min.messages", "10000"),
@@ -68,7 +67,16 @@ impl ConsumerSettings {
         );
         properties.push(("group.id", self.group.clone()));
         properties.push(("group.instance.id", self.instance_id.clone()));
-        properties.push(("session.timeout.ms", millis(self.session_timeout).to_string()));
+        match self.protocol {
+            GroupProtocol::Classic => properties.extend([
+                // Eager. Not range, which gives everything of several small topics to the first members.
+                ("partition.assignment.strategy", "roundrobin".to_owned()),
+                // How fast members notice a rebalance.
+                ("heartbeat.interval.ms", "500".to_owned()),
+                ("session.timeout.ms", millis(self.session_timeout).to_string()),
+            ]),
+            GroupProtocol::Consumer => properties.push(("group.protocol", "consumer".to_owned())),
+        }
         properties
     }
 }

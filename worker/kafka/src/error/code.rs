@@ -106,7 +106,6 @@ codes! {
         INCONSISTENT_TOPIC_ID = 103,
         FETCH_SESSION_TOPIC_ID_ERROR = 106,
         NEW_LEADER_ELECTED = 108,
-        UNRELEASED_INSTANCE_ID = 111,
         SHARE_SESSION_NOT_FOUND = 122,
         INVALID_SHARE_SESSION_EPOCH = 123,
         REBOOTSTRAP_REQUIRED = 129,
@@ -135,11 +134,12 @@ codes! {
         TRANSACTIONAL_ID_NOT_FOUND = 105,
     }
     // The coordinator raised the epoch. A newer producer, or the timeout of the transaction: DescribeTransactions tells
-    // which. FENCED_INSTANCE_ID is the same for the group member.
+    // which. FENCED_INSTANCE_ID and UNRELEASED_INSTANCE_ID are the same for the group member.
     Fenced {
         INVALID_PRODUCER_EPOCH = 47,
         FENCED_INSTANCE_ID = 82,
         PRODUCER_FENCED = 90,
+        UNRELEASED_INSTANCE_ID = 111,
     }
     // Repeating changes nothing until a person does.
     Fatal {

@@ -15,6 +15,9 @@ use super::text_of;
 /// Name of what listens in on requests.
 pub(super) const INTERCEPTOR: &CStr = c"fencepost";
 
+/// What librdkafka calls a protocol that moves single partitions.
+const INCREMENTAL: &str = "COOPERATIVE";
+
 /// What the group did to the consumer. The consumer has not answered yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupChange<P> {
@@ -258,8 +261,8 @@ pub(super) unsafe extern "C" fn on_rebalance(
     // SAFETY: the opaque pointer was set together with this callback.
     let context = unsafe { context(opaque) };
     if context.is_closing.load(Ordering::Acquire) {
-        // SAFETY: `rk` is the instance that calls; null means "nothing".
-        unsafe { sys::rd_kafka_assign(rk, std::ptr::null()) };
+        // SAFETY: `rk` is the instance that calls, and the list is valid for the time of the call.
+        unsafe { answer_at_the_end(rk, code, partitions) };
         return;
     }
     // SAFETY: the list is valid for the time of the call.
@@ -272,6 +275,34 @@ pub(super) unsafe extern "C" fn on_rebalance(
         _ => GroupChange::Revoked(partitions),
     };
     lock(&context.changes).push_back(change);
+}
+
+/// Answers for a consumer that is being closed, and does not read any more.
+///
+/// # Safety
+/// The instance and the list are valid.
+pub(crate) unsafe fn answer_at_the_end(
+    rk: *mut sys::rd_kafka_t,
+    code: sys::rd_kafka_resp_err_t,
+    partitions: *const sys::rd_kafka_topic_partition_list_t,
+) {
+    // SAFETY: see above; null means "nothing", and the errors are owned and destroyed.
+    unsafe {
+        let protocol = text_of(sys::rd_kafka_rebalance_protocol(rk));
+        let error = match code {
+            _ if protocol != INCREMENTAL => {
+                sys::rd_kafka_assign(rk, std::ptr::null());
+                return;
+            }
+            sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => {
+                sys::rd_kafka_incremental_assign(rk, partitions)
+            }
+            _ => sys::rd_kafka_incremental_unassign(rk, partitions),
+        };
+        if !error.is_null() {
+            sys::rd_kafka_error_destroy(error);
+        }
+    }
 }
 
 /// The code of a number that librdkafka handed over as `int`.

@@ -1,18 +1,19 @@
 //! Which requests this client makes, in which versions, and what the two ends agree on.
 //!
 //! The lower bounds are the first flexible versions (or the first that can do what is needed), all of them in Kafka 3.0 and
-//! newer. So answers have one way to write lengths, which `frame` relies on.
+//! newer, but for the two of the consumer group protocol, which came with 4.0. So answers have one way to write lengths, which `frame` relies on.
 
 use std::collections::HashMap;
 
 use kafka_protocol::messages::{
-    ApiKey, ApiVersionsRequest, ApiVersionsResponse, CreateAclsRequest, CreateAclsResponse, CreateTopicsRequest,
-    CreateTopicsResponse, DeleteTopicsRequest, DeleteTopicsResponse, DescribeConfigsRequest, DescribeConfigsResponse,
-    DescribeProducersRequest, DescribeProducersResponse, DescribeTransactionsRequest, DescribeTransactionsResponse,
-    EndTxnRequest, EndTxnResponse, FindCoordinatorRequest, FindCoordinatorResponse, InitProducerIdRequest,
-    InitProducerIdResponse, LeaveGroupRequest, LeaveGroupResponse, ListOffsetsRequest, ListOffsetsResponse,
-    ListTransactionsRequest, ListTransactionsResponse, MetadataRequest, MetadataResponse, OffsetFetchRequest,
-    OffsetFetchResponse, SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest,
+    ApiKey, ApiVersionsRequest, ApiVersionsResponse, ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, CreateAclsRequest, CreateAclsResponse,
+    CreateTopicsRequest, CreateTopicsResponse, DeleteTopicsRequest, DeleteTopicsResponse, DescribeConfigsRequest,
+    DescribeConfigsResponse, DescribeProducersRequest, DescribeProducersResponse, DescribeTransactionsRequest,
+    DescribeTransactionsResponse, EndTxnRequest, EndTxnResponse, FindCoordinatorRequest, FindCoordinatorResponse,
+    InitProducerIdRequest, InitProducerIdResponse, LeaveGroupRequest, LeaveGroupResponse, ListOffsetsRequest,
+    ListOffsetsResponse, ListTransactionsRequest, ListTransactionsResponse, MetadataRequest, MetadataResponse,
+    OffsetFetchRequest, OffsetFetchResponse, SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest,
     SaslHandshakeResponse, WriteTxnMarkersRequest, WriteTxnMarkersResponse,
 };
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion};
@@ -77,6 +78,8 @@ apis! {
     CreateAcls, CreateAclsRequest, CreateAclsResponse, 2..=3;
     ListOffsets, ListOffsetsRequest, ListOffsetsResponse, 6..=10;
     OffsetFetch, OffsetFetchRequest, OffsetFetchResponse, 8..=9;
+    ConsumerGroupDescribe, ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, 0..=1;
+    ConsumerGroupHeartbeat, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, 0..=1;
     LeaveGroup, LeaveGroupRequest, LeaveGroupResponse, 4..=5;
     FindCoordinator, FindCoordinatorRequest, FindCoordinatorResponse, 4..=6;
     InitProducerId, InitProducerIdRequest, InitProducerIdResponse, 2..=5;

@@ -123,6 +123,13 @@ pub enum Event {
     Assigned {
         /// Names the metadata.
         token: Token,
+        /// All that we have now.
+        partitions: Vec<Partition>,
+    },
+    /// The group gave us partitions on top of those that we have, which stay ours.
+    Added {
+        /// Names the metadata.
+        token: Token,
         /// The new partitions.
         partitions: Vec<Partition>,
     },

@@ -14,6 +14,7 @@ pub const MAX_RETRIES: u32 = 3;
 #[cfg_attr(test, derive(Clone, PartialEq, Eq, Hash))]
 enum Change {
     Assign(Token, Vec<Partition>),
+    Add(Token, Vec<Partition>),
     GiveUp(Vec<Partition>),
 }
 
@@ -143,6 +144,7 @@ impl Machine {
             Event::Start => {}
             Event::Tick => self.commit_due = true,
             Event::Assigned { token, partitions } => self.changes.push_back(Change::Assign(token, partitions)),
+            Event::Added { token, partitions } => self.changes.push_back(Change::Add(token, partitions)),
             Event::Revoked(partitions) => self.changes.push_back(Change::GiveUp(partitions)),
             Event::Lost(partitions) => self.lost(partitions, &mut out),
             Event::Batch(batch) => self.batch(&batch, &mut out),
@@ -214,17 +216,25 @@ impl Machine {
     fn change(&mut self, change: Change, out: &mut Vec<Effect>) {
         match change {
             Change::Assign(token, partitions) => {
-                self.token = Some(token);
-                if partitions.is_empty() {
-                    // The group waits for an answer, also to nothing.
-                    out.push(Effect::Read(Vec::new()));
-                }
+                self.assigned(token, &partitions, out);
                 self.positions.own(partitions);
+            }
+            Change::Add(token, partitions) => {
+                self.assigned(token, &partitions, out);
+                self.positions.own_too(partitions);
             }
             Change::GiveUp(partitions) => {
                 self.positions.disown(&partitions);
                 out.push(Effect::GiveUp(partitions));
             }
+        }
+    }
+
+    fn assigned(&mut self, token: Token, partitions: &[Partition], out: &mut Vec<Effect>) {
+        self.token = Some(token);
+        if partitions.is_empty() {
+            // The group waits for an answer, also to nothing.
+            out.push(Effect::Read(Vec::new()));
         }
     }
 

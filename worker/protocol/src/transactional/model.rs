@@ -1,5 +1,5 @@
 //! A model of what surrounds the machine: brokers with transactions, a consumer group with static members and the eager
-//! protocol, processes that crash, are kicked out, or live on as zombies, and a network that loses answers, and delays and
+//! or the incremental protocol, processes that crash, are kicked out, or live on as zombies, and a network that loses answers, and delays and
 //! repeats requests.
 //!
 //! The machine under test is the real one. The model knows the truth and looks after every action for a [`Violation`]; when the
@@ -19,6 +19,7 @@ mod world;
 
 use crate::Partition;
 
+pub(super) use group::Rebalances;
 pub(super) use truth::{Violation, outputs_of};
 pub(super) use worker::Fault;
 pub(super) use world::{Action, World};

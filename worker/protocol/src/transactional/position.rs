@@ -46,6 +46,13 @@ impl Positions {
         self.0 = partitions.into_iter().map(|partition| (partition, Position::New(start(&partition)))).collect();
     }
 
+    /// Takes over what comes on top of the rest, to be read anew.
+    pub(super) fn own_too(&mut self, partitions: impl IntoIterator<Item = Partition>) {
+        for partition in partitions {
+            self.0.insert(partition, Position::New(None));
+        }
+    }
+
     pub(super) fn disown(&mut self, partitions: &[Partition]) {
         for partition in partitions {
             self.0.remove(partition);

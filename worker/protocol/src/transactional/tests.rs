@@ -11,6 +11,7 @@
 //! | positions in doubt are read again after the next initialisation, and nothing before | `exhaustive`; `rules`: `nothing_is_read_while_…` |
 //! | nothing of a lost partition is committed, and what was written for it is aborted | `exhaustive`; `rules`: `lost_…`, `a_loss_…`, `positions_of_lost_…` |
 //! | partitions are given up after the commit | `rules`: `partitions_are_given_up_…` |
+//! | an addition leaves what is owned as it is | `sequences`, `exhaustive` (incremental); `rules`: `an_addition_…`, `giving_up_one_…` |
 //! | offsets travel with the metadata of the assignment they were polled under | `exhaustive`; `rules`: `a_batch_of_another_…` |
 //! | what was rolled back or dropped is read again | `sequences`, `exhaustive` (they do not end otherwise) |
 //! | every transaction ends, and without faults everything comes to its end | `sequences`, `exhaustive` |

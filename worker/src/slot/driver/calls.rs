@@ -62,11 +62,15 @@ impl Driver<'_> {
                 let consumer = self.consumer.as_ref().ok_or_else(gone)?;
                 let metadata = self.metadata.get(token).ok_or_else(gone)?;
                 let producer = self.producer.as_mut().ok_or_else(gone)?;
-                producer.send_offsets(offsets, consumer.topics(), metadata, within)?;
+                let sent = producer.send_offsets(offsets, consumer.topics(), metadata, within);
+                if sent.as_ref().is_err_and(|error| error.class() == ErrorClass::Refresh) {
+                    self.capture_again(*token);
+                }
+                sent?;
             }
             Effect::Commit => self.producer()?.commit(within)?,
-            // The library vouches with its current generation. It is that of `token`: an assignment under another one would have
-            // been told, and would have been asked for by giving everything up.
+            // The library vouches with its current generation. It is that of `token`, or a later one that took nothing from us: what the
+            // group takes back, it waits for.
             Effect::CommitOffsets(_, offsets) => {
                 self.ending();
                 self.consumer.as_ref().ok_or_else(gone)?.commit(offsets, within)?;

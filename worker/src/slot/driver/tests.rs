@@ -27,6 +27,7 @@ fn config(bootstrap: &str) -> SlotConfig {
         guarantee: Guarantee::ExactlyOnce,
         connection: ConnectionSettings::plaintext(bootstrap, "test").unwrap(),
         consumer_group: "job".to_owned(),
+        group_protocol: GroupProtocol::Classic,
         commit_interval: Duration::from_millis(100),
         transaction_timeout: Duration::from_secs(60),
         drain_timeout: Duration::from_secs(10),

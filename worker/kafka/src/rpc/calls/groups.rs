@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use kafka_protocol::messages::leave_group_request::MemberIdentity;
 use kafka_protocol::messages::offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchRequestTopics};
 use kafka_protocol::messages::offset_fetch_response::OffsetFetchResponseGroup;
-use kafka_protocol::messages::{GroupId, LeaveGroupRequest, OffsetFetchRequest, TopicName};
+use kafka_protocol::messages::{
+    ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest, GroupId, LeaveGroupRequest, OffsetFetchRequest,
+    TopicName,
+};
 use kafka_protocol::protocol::StrBytes;
 use tokio::time::Instant;
 
@@ -25,6 +28,12 @@ pub enum Pending {
     /// Answer with the offset that was committed before.
     Ignore,
 }
+
+/// The epoch with which a static member says that it leaves for a while: what it had is kept for whoever comes under its name.
+const LEAVES_FOR_A_WHILE: i32 = -2;
+
+/// The member id of each static member of a group of the consumer protocol; `None`: there is no such group.
+type StaticMembers = Option<BTreeMap<String, String>>;
 
 /// Offsets of one group.
 type Offsets = BTreeMap<TopicPartition, i64>;
@@ -61,6 +70,125 @@ impl Cluster {
     pub async fn remove_members(&self, group: &str, members: &[StaticMember]) -> Result<(), RpcError> {
         let group = [group.to_owned()];
         self.routed(&RemoveMembers { members }, &group).await.into_values().collect()
+    }
+
+    /// Releases the name of a static member of the consumer protocol (KIP-848) in its place: what it had is kept for the next process
+    /// of that name, which would be refused otherwise. A member that lives is out of the group with this. Does nothing where nobody has
+    /// the name.
+    ///
+    /// Needs READ on the group, and DESCRIBE on the topics that its members have subscribed to.
+    ///
+    /// # Errors
+    ///
+    /// [`RpcError`]; [`RpcError::UnsupportedVersion`] when the brokers do not have this protocol.
+    pub async fn release_member(&self, group: &str, instance: &str) -> Result<(), RpcError> {
+        let group = [group.to_owned()];
+        let described = self.routed(&DescribeMembers, &group).await.into_values().next();
+        let Some(mut members) = described.transpose()?.flatten() else { return Ok(()) };
+        let Some(id) = members.remove(instance) else { return Ok(()) };
+        let member = StaticMember { instance: instance.to_owned(), id: Some(id) };
+        self.routed(&ReleaseMember { member: &member }, &group).await.into_values().collect()
+    }
+
+    /// Whether the brokers have the consumer protocol (KIP-848) for groups.
+    ///
+    /// Needs DESCRIBE on the group.
+    ///
+    /// # Errors
+    ///
+    /// [`RpcError`].
+    pub async fn has_consumer_protocol(&self, group: &str) -> Result<bool, RpcError> {
+        let group = [group.to_owned()];
+        match self.routed(&DescribeMembers, &group).await.into_values().next().transpose() {
+            Ok(_) => Ok(true),
+            Err(RpcError::UnsupportedVersion { .. }) => Ok(false),
+            Err(error) if error.code() == Some(BrokerCode::UNSUPPORTED_VERSION) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+struct DescribeMembers;
+
+impl Routed for DescribeMembers {
+    const NAME: &'static str = ConsumerGroupDescribeRequest::NAME;
+    const READ_ONLY: bool = true;
+    type Key = String;
+    type Value = StaticMembers;
+
+    async fn route(&self, cluster: &Cluster, keys: &[String], deadline: Instant) -> Result<Routes<String>, RpcError> {
+        cluster.coordinators(CoordinatorKind::Group, keys, deadline).await
+    }
+
+    fn misrouted(&self, cluster: &Cluster, keys: &[String]) {
+        cluster.forget_coordinators(CoordinatorKind::Group, keys);
+    }
+
+    async fn ask(&self, connection: &Connection, keys: &[String], deadline: Instant) -> Answers<String, StaticMembers> {
+        let groups = keys.iter().map(|group| GroupId(StrBytes::from_string(group.clone())));
+        let request = ConsumerGroupDescribeRequest::default().with_group_ids(groups.collect());
+        let answer = connection.call(&request, deadline).await?;
+        if answer.groups.is_empty() {
+            return Err(unanswered(connection, Self::NAME));
+        }
+        let outcomes = answer.groups.into_iter().map(|group| {
+            let subject = Subject::new(Operation::Describe, Resource::Group(group.group_id.to_string()));
+            let outcome = match BrokerCode::from_response(group.error_code) {
+                None => Ok(Some(
+                    group
+                        .members
+                        .into_iter()
+                        .filter_map(|member| Some((member.instance_id?.to_string(), member.member_id.to_string())))
+                        .collect(),
+                )),
+                Some(BrokerCode::GROUP_ID_NOT_FOUND) => Ok(None),
+                Some(code) => Err(RpcError::broker(Self::NAME, code, subject, None)),
+            };
+            (group.group_id.to_string(), outcome)
+        });
+        Ok(outcomes.collect())
+    }
+}
+
+struct ReleaseMember<'a> {
+    member: &'a StaticMember,
+}
+
+impl Routed for ReleaseMember<'_> {
+    const NAME: &'static str = ConsumerGroupHeartbeatRequest::NAME;
+    type Key = String;
+    type Value = ();
+
+    async fn route(&self, cluster: &Cluster, keys: &[String], deadline: Instant) -> Result<Routes<String>, RpcError> {
+        cluster.coordinators(CoordinatorKind::Group, keys, deadline).await
+    }
+
+    fn misrouted(&self, cluster: &Cluster, keys: &[String]) {
+        cluster.forget_coordinators(CoordinatorKind::Group, keys);
+    }
+
+    async fn ask(&self, connection: &Connection, keys: &[String], deadline: Instant) -> Answers<String, ()> {
+        let mut outcomes = Vec::with_capacity(keys.len());
+        // The request has room for one group.
+        for group in keys {
+            let request = ConsumerGroupHeartbeatRequest::default()
+                .with_group_id(GroupId(StrBytes::from_string(group.clone())))
+                .with_member_id(StrBytes::from_string(self.member.id.clone().unwrap_or_default()))
+                .with_member_epoch(LEAVES_FOR_A_WHILE)
+                .with_instance_id(Some(StrBytes::from_string(self.member.instance.clone())));
+            let answer = connection.call(&request, deadline).await?;
+            // Others: it is gone, or somebody else came under its name.
+            let refused = BrokerCode::from_response(answer.error_code).filter(|code| {
+                !matches!(
+                    *code,
+                    BrokerCode::UNKNOWN_MEMBER_ID | BrokerCode::FENCED_INSTANCE_ID | BrokerCode::GROUP_ID_NOT_FOUND
+                )
+            });
+            let subject = Subject::new(Operation::Read, Resource::Group(group.clone()));
+            let outcome = refused.map_or(Ok(()), |code| Err(RpcError::broker(Self::NAME, code, subject, None)));
+            outcomes.push((group.clone(), outcome));
+        }
+        Ok(outcomes)
     }
 }
 

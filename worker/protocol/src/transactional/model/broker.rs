@@ -36,6 +36,15 @@ pub(super) struct Membership {
     pub(super) partitions: Vec<Partition>,
 }
 
+/// What the group takes a member of the incremental protocol to have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Holding {
+    /// Since which generation it has each partition.
+    pub(super) partitions: BTreeMap<Partition, u32>,
+    /// The generation that it has caught up with.
+    pub(super) generation: u32,
+}
+
 /// How a transaction is asked to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum End {
@@ -67,6 +76,8 @@ pub(super) struct Broker {
     pub(super) generation: u32,
     /// Which process is the member of each static identity.
     pub(super) members: BTreeMap<usize, Process>,
+    /// By static identity. Empty under the eager protocol.
+    pub(super) holdings: BTreeMap<usize, Holding>,
     /// Every metadata ever captured.
     pub(super) tokens: BTreeMap<Token, Membership>,
 }
@@ -91,7 +102,7 @@ impl Broker {
             }
             Request::Offsets { id, epoch, token, offsets } => {
                 self.check_producer(id, epoch)?;
-                self.check_member(token)?;
+                self.check_member(token, &offsets)?;
                 self.open_mut(id).offsets.extend(offsets);
             }
             Request::End { id, epoch, end } => {
@@ -164,15 +175,24 @@ impl Broker {
         write(&mut self.outputs, outputs.into_iter().map(|record| (record, 1)));
     }
 
-    /// The brokers check generation and member, and nothing else: ownership is the worker's duty.
-    fn check_member(&self, token: Token) -> Result<(), Class> {
+    /// The brokers check generation and member, and nothing else: ownership is the worker's duty. Under the incremental protocol they also
+    /// take an older generation for partitions that the member has had since then (KIP-1251).
+    fn check_member(&self, token: Token, offsets: &BTreeMap<Partition, i64>) -> Result<(), Class> {
         let Some(membership) = self.tokens.get(&token) else { return Err(Class::Refresh) };
-        let is_current = self.members.values().any(|process| *process == membership.process);
-        if is_current && membership.generation == self.generation { Ok(()) } else { Err(Class::Refresh) }
+        let member = self.members.iter().find(|(_, process)| **process == membership.process);
+        let Some((id, _)) = member else { return Err(Class::Refresh) };
+        let is_current = match self.holdings.get(id) {
+            None => membership.generation == self.generation,
+            Some(holding) => {
+                let has = |partition| holding.partitions.get(partition).is_some_and(|at| *at <= membership.generation);
+                membership.generation == holding.generation || offsets.keys().all(has)
+            }
+        };
+        if is_current { Ok(()) } else { Err(Class::Refresh) }
     }
 
     pub(super) fn commit_offsets(&mut self, token: Token, offsets: BTreeMap<Partition, i64>) -> Result<(), Class> {
-        self.check_member(token)?;
+        self.check_member(token, &offsets)?;
         self.offsets.extend(offsets);
         Ok(())
     }

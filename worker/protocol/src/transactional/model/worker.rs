@@ -32,6 +32,10 @@ pub(super) struct Worker {
     pub(super) owed: usize,
     /// It was told of an assignment, and does not read it yet. The group takes nothing back from it then, and assigns anew.
     pub(super) is_unanswered: bool,
+    /// Partitions that the group asked back, while it waits for the answer. Only under the incremental protocol.
+    pub(super) asked_back: Vec<Partition>,
+    /// Partitions that it was told to be its own. Only under the incremental protocol.
+    pub(super) told: BTreeSet<Partition>,
     pub(super) violation: Option<Violation>,
     mode: Mode,
     machine: Machine,
@@ -58,6 +62,8 @@ impl Worker {
             exit: None,
             owed: 0,
             is_unanswered: false,
+            asked_back: Vec::new(),
+            told: BTreeSet::new(),
             violation: None,
             mode,
             machine: Machine::new(mode),
@@ -84,7 +90,7 @@ impl Worker {
 
     pub(super) fn tell(&mut self, event: Event) {
         match &event {
-            Event::Assigned { token, partitions } => {
+            Event::Assigned { token, partitions } | Event::Added { token, partitions } => {
                 self.token = Some(*token);
                 self.is_unanswered = true;
                 self.lost.retain(|partition| !partitions.contains(partition));
@@ -165,6 +171,11 @@ impl Worker {
 
     pub(super) fn may_poll(&self) -> bool {
         self.token.is_some() && self.is_free() && self.machine.wants_records()
+    }
+
+    /// Whether it was told of an assignment.
+    pub(super) fn has_joined(&self) -> bool {
+        self.token.is_some()
     }
 
     /// The assignment that the machine works under; later ones may wait for it.
@@ -273,7 +284,8 @@ impl Worker {
             // The answer to an assignment: it is read, and nothing else.
             Effect::Read(positions) => {
                 self.is_unanswered = false;
-                self.reading = as_map(&positions);
+                self.reading.retain(|partition, _| self.told.contains(partition));
+                self.reading.extend(as_map(&positions));
             }
             Effect::Rewind(positions) => self.reading.extend(as_map(&positions)),
             Effect::GiveUp(partitions) => {

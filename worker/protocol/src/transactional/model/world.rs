@@ -4,7 +4,7 @@ use crate::Partition;
 use crate::transactional::{Event, Mode};
 
 use super::broker::{Broker, Written};
-use super::group::{Group, member};
+use super::group::{Group, Rebalances, member};
 use super::truth;
 use super::worker::{Fault, Worker};
 use super::{IDS, Process, Violation};
@@ -58,11 +58,16 @@ pub(in super::super) struct World {
 
 impl World {
     /// Identities that have just started a process each, and a topic with these partitions.
-    pub(in super::super) fn new(mode: Mode, ids: usize, log: &BTreeMap<Partition, i64>) -> Self {
+    pub(in super::super) fn new(
+        mode: Mode,
+        rebalances: Rebalances,
+        ids: usize,
+        log: &BTreeMap<Partition, i64>,
+    ) -> Self {
         let mut world = Self {
             mode,
             broker: Broker::new(log.clone()),
-            group: Group::default(),
+            group: Group::new(rebalances),
             workers: Vec::new(),
             started: 0,
             violation: None,
@@ -102,7 +107,7 @@ impl World {
     /// Does one action and looks whether what must always hold still does.
     pub(in super::super) fn act(&mut self, action: Action) {
         match action {
-            Action::Rebalance => self.group.rebalance(&self.broker, &mut self.workers),
+            Action::Rebalance => self.group.rebalance(&mut self.broker, &mut self.workers),
             Action::Kick(id) => self.group.kick(id, &mut self.broker, &mut self.workers),
             Action::Crash(id) => {
                 self.workers.retain(|worker| worker.id != id);
@@ -115,7 +120,7 @@ impl World {
             Action::AddPartition(records) => {
                 let number = i32::try_from(self.broker.log.len()).unwrap();
                 self.broker.log.insert(Partition::new(0, number), records);
-                self.group.rebalance(&self.broker, &mut self.workers);
+                self.group.rebalance(&mut self.broker, &mut self.workers);
             }
             Action::Append(partition) => *self.broker.log.entry(partition).or_default() += 1,
             Action::Step(process)
@@ -130,7 +135,7 @@ impl World {
                 }
             }
         }
-        self.group.finish_rebalance(&mut self.broker, &mut self.workers);
+        self.group.go_on(&mut self.broker, &mut self.workers);
         self.look();
     }
 
@@ -171,12 +176,12 @@ impl World {
                 let worker = self.workers.remove(n);
                 self.violation = self.violation.or(worker.violation);
             }
+            None if !self.group.may_discover(&self.workers[n]) => {}
             None => {
                 // Everything it was ever told is lost, also what waits to be looked at.
                 let all = self.broker.log.keys().copied().collect();
                 self.workers[n].tell(Event::Lost(all));
-                self.broker.members.insert(id, process);
-                self.group.rebalance(&self.broker, &mut self.workers);
+                self.group.join_again(id, process, &mut self.broker, &mut self.workers);
             }
         }
     }
@@ -228,9 +233,9 @@ impl World {
             }
             Action::Tick(process) => of(process).is_some_and(Worker::may_tick),
             Action::Drain(process) => of(process).is_some_and(|worker| !worker.is_draining()),
-            Action::Discover(process) => {
-                of(process).is_some_and(|worker| self.broker.members.get(&worker.id) != Some(&process))
-            }
+            Action::Discover(process) => of(process).is_some_and(|worker| {
+                self.broker.members.get(&worker.id) != Some(&process) && self.group.may_discover(worker)
+            }),
             Action::Kick(id) => self.broker.members.contains_key(&id),
             Action::TimeOut(id) => self.broker.is_open(id),
             Action::Deliver(n) => n < self.broker.late(),
@@ -266,7 +271,7 @@ impl World {
                 continue;
             }
             if self.workers.iter().all(|worker| worker.id != id) {
-                self.broker.members.remove(&id);
+                self.group.forget(id, &mut self.broker);
                 self.start(id);
             }
         }

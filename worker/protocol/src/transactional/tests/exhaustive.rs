@@ -11,7 +11,7 @@ use rstest::rstest;
 use stateright::{Checker, Model, Property};
 
 use crate::Partition;
-use crate::transactional::model::{Action, Fault, Violation, World};
+use crate::transactional::model::{Action, Fault, Rebalances, Violation, World};
 use crate::transactional::{Class, Mode};
 
 /// What a call can end in. The machine treats every other class like one of these.
@@ -32,6 +32,7 @@ const MAX_FAILURES: u32 = 3;
 #[derive(Clone, Debug)]
 struct Bounds {
     mode: Mode,
+    rebalances: Rebalances,
     workers: usize,
     partitions: i32,
     records: i64,
@@ -56,7 +57,7 @@ impl Model for Bounds {
 
     fn init_states(&self) -> Vec<Bounded> {
         let log: BTreeMap<_, _> = (0..self.partitions).map(|n| (Partition::new(0, n), self.records)).collect();
-        let mut world = World::new(self.mode, self.workers, &log);
+        let mut world = World::new(self.mode, self.rebalances, self.workers, &log);
         world.do_private();
         vec![Bounded { world, left: self.disturbances }]
     }
@@ -179,6 +180,7 @@ impl Bounds {
 
 const ONE: Bounds = Bounds {
     mode: Mode::ExactlyOnce,
+    rebalances: Rebalances::Eager,
     workers: 1,
     partitions: 1,
     records: 3,
@@ -197,6 +199,9 @@ const TWO_AND_ZOMBIE: Bounds = Bounds { partitions: 1, records: 2, alive: 2, ..T
 #[case::two_workers_and_a_zombie(TWO_AND_ZOMBIE, 300_000)]
 #[case::one_worker_at_least_once(Bounds { mode: Mode::AtLeastOnce, ..ONE }, 85_000)]
 #[case::two_workers_at_least_once(Bounds { mode: Mode::AtLeastOnce, ..TWO }, 250_000)]
+#[case::one_worker_incremental(Bounds { rebalances: Rebalances::Incremental, ..ONE }, 135_000)]
+#[case::two_workers_incremental(Bounds { rebalances: Rebalances::Incremental, ..TWO }, 200_000)]
+#[case::two_workers_and_a_zombie_incremental(Bounds { rebalances: Rebalances::Incremental, ..TWO_AND_ZOMBIE }, 200_000)]
 fn nothing_that_can_happen_breaks_the_guarantee(#[case] bounds: Bounds, #[case] states: usize) {
     bounds.explore(states);
 }

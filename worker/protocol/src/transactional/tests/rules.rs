@@ -45,6 +45,17 @@ fn settle(machine: &mut Machine, first: Vec<Effect>) -> Vec<Effect> {
     all
 }
 
+/// The same, but positions that are asked for are left to be answered.
+fn settle_until_resolve(machine: &mut Machine, first: Vec<Effect>) -> Vec<Effect> {
+    let mut all = first.clone();
+    let mut last = first;
+    while let Some(call) = last.last().and_then(Effect::call).filter(|call| *call != Call::Resolve) {
+        last = machine.on(Event::Done(call));
+        all.extend(last.clone());
+    }
+    all
+}
+
 fn tell(machine: &mut Machine, event: Event) -> Vec<Effect> {
     let effects = machine.on(event);
     settle(machine, effects)
@@ -72,6 +83,37 @@ fn an_assignment_on_top_of_another_is_read_as_a_whole(#[case] mode: Mode) {
     let found = partitions.iter().map(|partition| (*partition, Start::Chosen(Offset(90)))).collect();
     let read = Effect::Read(vec![(P0, Offset(10)), (Partition::new(0, 2), Offset(90))]);
     assert_eq!(machine.on(Event::Resolved(found)), [read]);
+}
+
+#[rstest]
+#[case(Mode::ExactlyOnce)]
+#[case(Mode::AtLeastOnce)]
+fn an_addition_waits_for_the_commit_and_leaves_the_rest_as_it_is(#[case] mode: Mode) {
+    let mut machine = open(mode);
+    let (added, token) = (Partition::new(0, 2), Token(2));
+    let effects = machine.on(Event::Added { token, partitions: vec![added] });
+    let mut effects = settle_until_resolve(&mut machine, effects);
+    assert_eq!(effects.pop(), Some(Effect::Resolve(vec![added])));
+    assert!(matches!(effects.last(), Some(Effect::Commit | Effect::CommitOffsets(TOKEN, _))), "{effects:?}");
+    let read = Effect::Read(vec![(added, Offset(3))]);
+    assert_eq!(machine.on(Event::Resolved(vec![(added, Start::Committed(Offset(3)))])), [read]);
+    assert_eq!(machine.positions().count(), 3);
+    // What was polled under the metadata before is read again, under the new one.
+    assert_eq!(
+        tell(&mut machine, batch(P0, 15, 17, Outputs::Some)),
+        [Effect::Discard, Effect::Rewind(vec![(P0, Offset(15)), (P1, Offset(10)), (added, Offset(3))])]
+    );
+}
+
+#[test]
+fn giving_up_one_partition_leaves_the_others_with_their_metadata() {
+    let mut machine = open(Mode::ExactlyOnce);
+    let effects = tell(&mut machine, Event::Revoked(vec![P0]));
+    let offsets = Effect::SendOffsets(TOKEN, vec![(P0, Offset(15))]);
+    assert_eq!(effects, [Effect::Flush, offsets, Effect::Commit, Effect::GiveUp(vec![P0])]);
+    drop(tell(&mut machine, batch(P1, 10, 12, Outputs::Some)));
+    let offsets = Effect::SendOffsets(TOKEN, vec![(P1, Offset(12))]);
+    assert_eq!(tell(&mut machine, Event::Tick), [Effect::Flush, offsets, Effect::Commit]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use proptest::prelude::{BoxedStrategy, Just, ProptestConfig, Strategy, prop};
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
 
 use crate::Partition;
-use crate::transactional::model::{Action, Fault, IDS, Process, World, outputs_of};
+use crate::transactional::model::{Action, Fault, IDS, Process, Rebalances, World, outputs_of};
 use crate::transactional::{Class, Mode};
 
 /// Everything a call can end in.
@@ -131,14 +131,18 @@ impl ReferenceStateMachine for Surroundings {
     }
 }
 
-struct Story<const IS_EXACTLY_ONCE: bool>;
+struct Story<const IS_EXACTLY_ONCE: bool, const IS_INCREMENTAL: bool>;
 
-impl<const IS_EXACTLY_ONCE: bool> StateMachineTest for Story<IS_EXACTLY_ONCE> {
+impl<const IS_EXACTLY_ONCE: bool, const IS_INCREMENTAL: bool> StateMachineTest
+    for Story<IS_EXACTLY_ONCE, IS_INCREMENTAL>
+{
     type SystemUnderTest = World;
     type Reference = Surroundings;
 
     fn init_test(truth: &Surroundings) -> World {
-        World::new(if IS_EXACTLY_ONCE { Mode::ExactlyOnce } else { Mode::AtLeastOnce }, IDS, &truth.log)
+        let mode = if IS_EXACTLY_ONCE { Mode::ExactlyOnce } else { Mode::AtLeastOnce };
+        let rebalances = if IS_INCREMENTAL { Rebalances::Incremental } else { Rebalances::Eager };
+        World::new(mode, rebalances, IDS, &truth.log)
     }
 
     fn apply(mut world: World, _: &Surroundings, action: Action) -> World {
@@ -174,8 +178,14 @@ prop_state_machine! {
     })]
 
     #[test]
-    fn exactly_once_holds_whatever_happens(sequential 1..250 => Story<true>);
+    fn exactly_once_holds_whatever_happens(sequential 1..250 => Story<true, false>);
 
     #[test]
-    fn at_least_once_loses_nothing_whatever_happens(sequential 1..250 => Story<false>);
+    fn at_least_once_loses_nothing_whatever_happens(sequential 1..250 => Story<false, false>);
+
+    #[test]
+    fn exactly_once_holds_whatever_happens_to_a_group_that_moves_single_partitions(sequential 1..250 => Story<true, true>);
+
+    #[test]
+    fn at_least_once_loses_nothing_in_a_group_that_moves_single_partitions(sequential 1..250 => Story<false, true>);
 }
