@@ -16,6 +16,8 @@ use crate::wait::{self, Deadline};
 
 /// Long enough for a broker that is stopped and started again.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// How long one attempt to end a transaction may take.
+const TRY: Duration = Duration::from_secs(10);
 /// How often the rate is kept, and the end is looked for.
 const TICK: Duration = Duration::from_millis(20);
 /// One record of so many has headers.
@@ -23,6 +25,17 @@ const HEADERS_EVERY: u64 = 7;
 /// One record of so many is from 1970.
 const OLD_EVERY: u64 = 11;
 const FAR: Duration = Duration::from_secs(86_400);
+
+/// Makes a call again that says that it can be made again: the client goes on with what it has begun.
+fn until_done(call: impl Fn() -> Result<(), KafkaError>) -> Result<(), KafkaError> {
+    let deadline = Deadline::after(PATIENCE);
+    loop {
+        match call() {
+            Err(KafkaError::Transaction(error)) if error.is_retriable() && !deadline.passed() => {}
+            ended => return ended,
+        }
+    }
+}
 
 /// Counts what the brokers confirm.
 struct Confirmations {
@@ -151,16 +164,24 @@ impl Writer {
             }
             // An aborted record that never reached the log would test nothing.
             self.confirm_all()?;
-            if number.is_multiple_of(abort_every.max(1)) {
-                self.producer.abort_transaction(PATIENCE).map_err(failed("abort"))?;
+            let is_committed = !number.is_multiple_of(abort_every.max(1)) && self.commit().map_err(failed("commit"))?;
+            if is_committed {
+                self.summary.committed += written;
+            } else {
+                until_done(|| self.producer.abort_transaction(TRY)).map_err(failed("abort"))?;
                 self.summary.aborted += written;
                 self.summary.defective = before;
-            } else {
-                self.producer.commit_transaction(PATIENCE).map_err(failed("commit"))?;
-                self.summary.committed += written;
             }
         }
         Ok(())
+    }
+
+    /// False: the brokers want the transaction to be aborted, as its leaders or its coordinator have moved.
+    fn commit(&self) -> Result<bool, KafkaError> {
+        match until_done(|| self.producer.commit_transaction(TRY)) {
+            Err(KafkaError::Transaction(error)) if error.txn_requires_abort() => Ok(false),
+            ended => ended.map(|()| true),
+        }
     }
 
     fn finished(&self) -> bool {

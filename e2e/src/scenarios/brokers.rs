@@ -11,7 +11,7 @@ use super::{Bench, Failure, Meaning, OrdersJob, Outcome, growth};
 use crate::cluster::topology::{Broker, Member};
 use crate::cluster::{self, Cluster};
 use crate::faults::{self, PodProcess, Traffic};
-use crate::load::Plan;
+use crate::load::{Grouping, Plan};
 use crate::report;
 use crate::wait::{self, Deadline};
 
@@ -49,13 +49,15 @@ fn moves(tail: &mut Tail, when: &str) -> Result<(), Failure> {
 
 /// Each broker in turn is killed: whoever leads the topics, and coordinates the transactions and the group, is among them.
 pub(super) fn killed(bench: &Bench<'_>) -> Outcome {
-    run(bench, |bench, broker, tail| goes_and_comes_back(bench, broker, tail, Cluster::kill_broker))
+    run(bench, load, |bench, broker, tail| goes_and_comes_back(bench, broker, tail, Cluster::kill_broker))
 }
 
 /// Each broker in turn is stopped in order and started again, as in an upgrade of the brokers: it hands over what it leads and
-/// coordinates before it ends.
+/// coordinates before it ends. Meanwhile the input is written in transactions, of which every third is aborted: a reader that got beyond
+/// the last stable offset on a new leader would take what is withdrawn.
 pub(super) fn restarted(bench: &Bench<'_>) -> Outcome {
-    run(bench, |bench, broker, tail| goes_and_comes_back(bench, broker, tail, Cluster::stop_broker))
+    let in_transactions = |input: &str| load(input).transactions(60, 3);
+    run(bench, in_transactions, |bench, broker, tail| goes_and_comes_back(bench, broker, tail, Cluster::stop_broker))
 }
 
 fn goes_and_comes_back(
@@ -72,7 +74,7 @@ fn goes_and_comes_back(
 
 /// Each broker in turn becomes a black hole: connections stay open, and nothing comes back.
 pub(super) fn black_holes(bench: &Bench<'_>) -> Outcome {
-    run(bench, |bench, broker, tail| {
+    run(bench, load, |bench, broker, tail| {
         let hole = faults::cut_off(bench.cluster(), Member::Broker(broker));
         let hole = hole.map_err(Failure::means("cut a broker off"))?;
         moves(tail, &format!("while {broker} is a black hole"))?;
@@ -84,7 +86,7 @@ pub(super) fn black_holes(bench: &Bench<'_>) -> Outcome {
 /// Each broker in turn falls silent for a little longer than the client waits for an answer: it asks again, and then both copies of the
 /// request arrive. The last silence is longer than a whole call may take.
 pub(super) fn short_silences(bench: &Bench<'_>) -> Outcome {
-    run(bench, |bench, broker, tail| {
+    run(bench, load, |bench, broker, tail| {
         for silence in [10_500, 12_000, 17_000].map(Duration::from_millis) {
             let hole = faults::cut_off(bench.cluster(), Member::Broker(broker));
             let hole = hole.map_err(Failure::means("cut a broker off"))?;
@@ -104,7 +106,7 @@ const ENOUGH: u64 = 20;
 
 /// Each broker in turn answers late, and then loses packets.
 pub(super) fn bad_network(bench: &Bench<'_>) -> Outcome {
-    run(bench, |bench, broker, tail| {
+    run(bench, load, |bench, broker, tail| {
         for traffic in [Traffic::Delay(Duration::from_millis(150)), Traffic::Lose { percent: 5.0 }] {
             let bad = faults::disturb(bench.cluster(), Member::Broker(broker), traffic);
             let bad = bad.map_err(Failure::means("disturb the network"))?;
@@ -118,11 +120,21 @@ pub(super) fn bad_network(bench: &Bench<'_>) -> Outcome {
     })
 }
 
-fn run(bench: &Bench<'_>, disturb: fn(&Bench<'_>, Broker, &mut Tail) -> Result<(), Failure>) -> Outcome {
+fn load(input: &str) -> Plan {
+    Plan::new(input, PARTITIONS, 1000)
+}
+
+fn run(
+    bench: &Bench<'_>,
+    plan: impl Fn(&str) -> Plan,
+    disturb: fn(&Bench<'_>, Broker, &mut Tail) -> Result<(), Failure>,
+) -> Outcome {
     let job = OrdersJob::new(bench);
     let input = bench.make_topic("orders", PARTITIONS)?;
     bench.make_topic("purchases", 6)?;
-    let load = bench.load(Plan::new(&input, PARTITIONS, 1000))?;
+    let plan = plan(&input);
+    let withdraws = plan.grouping != Grouping::Plain;
+    let load = bench.load(plan)?;
     bench.apply(&job.manifest(bench)?)?;
     bench.until_ready(&job.name)?;
     let mut tail = Tail::new(&bench.connection(), &[&job.output]).map_err(Failure::means("follow the output"))?;
@@ -140,7 +152,8 @@ fn run(bench: &Bench<'_>, disturb: fn(&Bench<'_>, Broker, &mut Tail) -> Result<(
         let failure = report::chain(&failure);
         return Err(Failure::Expectation(format!("{failure}; the load: {before}, then {confirmed} confirmed, {load}")));
     }
-    written.map_err(Failure::means("write the input"))?;
+    let written = written.map_err(Failure::means("write the input"))?;
+    ensure!(withdraws == (written.aborted > 0), "{} records of aborted transactions", written.aborted);
     let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
     let verdict = bench.judge(trial)?;
     bench.until_ready(&job.name)?;

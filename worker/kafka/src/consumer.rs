@@ -15,6 +15,11 @@
 //! name take over. Under the other one the predecessor must have released it, and where it could not,
 //! [`Cluster::release_member`](crate::rpc::Cluster::release_member) does so in its place.
 //!
+//! librdkafka loses its place when it pauses partitions, as it does with those that are kept while others come or go, and as
+//! [`Consumer::pause`] does: the end of a partition, where that came in a batch, counts for it as a record
+//! (librdkafka#4844, in 2.12.1), and the first record behind it would be passed over. So whoever has paused, or has answered a change of single
+//! partitions, seeks before it reads on.
+//!
 //! Positions are always set by the caller: `auto.offset.reset` is `error`, so that records which were deleted before they were
 //! read are an error and never a silent jump.
 
@@ -100,6 +105,7 @@ pub struct Consumer {
     /// Number of a topic by its handle in messages, valid for one assignment.
     handles: HashMap<usize, u16>,
     assigned: Vec<Partition>,
+    is_closed: bool,
 }
 
 /// The queue of records and group events.
@@ -162,6 +168,7 @@ impl Consumer {
             unanswered: None,
             handles: HashMap::new(),
             assigned: Vec::new(),
+            is_closed: false,
         })
     }
 
@@ -450,6 +457,10 @@ impl Consumer {
     /// # Errors
     /// When a partition is not assigned any more.
     pub fn seek(&mut self, positions: &[(Partition, Offset)], within: Duration) -> Result<(), ClientError> {
+        // librdkafka takes an empty list for a mistake.
+        if positions.is_empty() {
+            return Ok(());
+        }
         let list = offset_list(positions, &self.topics)?;
         // SAFETY: instance and list are valid.
         let error = unsafe { sys::rd_kafka_seek_partitions(self.native.ptr(), list.ptr(), millis(within)) };
@@ -457,7 +468,7 @@ impl Consumer {
         list.elements().into_iter().try_for_each(|(_, _, _, code)| check("read again", code))
     }
 
-    /// Stops fetching; the group is still served by [`Consumer::poll`].
+    /// Stops fetching; the group is still served by [`Consumer::poll`]. The place where to go on is lost with this.
     ///
     /// # Errors
     /// When librdkafka does not take the list.
@@ -507,11 +518,13 @@ impl Consumer {
         checked(code)
     }
 
-    /// The change that may still wait for an answer gets one here, the next one from the callback.
+    /// The change that may still wait for an answer gets one here, the next one from the callback. Without one the client would never end, nor
+    /// the thread that waits for that.
     fn answer_at_the_end(&mut self) {
+        self.native.context().close();
+        self.unanswered = self.unanswered.take().or_else(|| self.next_change());
         use sys::rd_kafka_resp_err_t as code;
-        let change = self.unanswered.clone().or_else(|| self.next_change());
-        let (code, partitions) = match change {
+        let (code, partitions) = match self.unanswered.take() {
             Some(GroupChange::Assigned(partitions)) => (code::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS, partitions),
             Some(GroupChange::Revoked(partitions) | GroupChange::Lost(partitions)) => {
                 (code::RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS, partitions)
@@ -548,13 +561,28 @@ impl Consumer {
         let Ok(mut errand) = Errand::new("close") else { return };
         let end = move || {
             let mut consumer = self;
-            consumer.native.context().close();
             consumer.answer_at_the_end();
             // SAFETY: the instance is valid, and is not used for anything but its destruction after this.
             unsafe { sys::rd_kafka_consumer_close(consumer.native.ptr()) };
+            consumer.is_closed = true;
         };
         if errand.run(within, end).is_none() {
             warn!("the client of the consumer group does not end: it is left behind");
         }
+    }
+}
+
+/// For whoever has no time for [`Consumer::close`].
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        if self.is_closed {
+            return;
+        }
+        // A change that librdkafka has not told yet is answered by the callback.
+        let mut messages = Vec::new();
+        self.native.context().close();
+        self.consume(&mut messages, 1_000, 0);
+        drop(Batch::new(messages, &self.topics, &mut self.handles));
+        self.answer_at_the_end();
     }
 }

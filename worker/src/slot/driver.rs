@@ -389,7 +389,9 @@ impl<'s> Driver<'s> {
 
     /// Starts again as a new process of the same member would.
     pub(super) fn replace_consumer(&mut self) {
-        self.consumer = None;
+        if let Some(consumer) = self.consumer.take() {
+            consumer.close(CLOSE_WITHIN);
+        }
         self.stats.left();
         // Of what waits in the machine to be added, too: the group has not given that to the new member.
         let mut lost = std::mem::take(&mut self.told);

@@ -10,11 +10,56 @@ use rdkafka::error::KafkaError;
 use rdkafka::message::Message;
 use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer as _, ThreadedProducer};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use tokio::time::Instant;
 
 use crate::delivery::One;
 use crate::topics::create;
 use crate::transactions::{Fallible, WAIT, client, describe, stable};
 use crate::{Outcome, World, ensure};
+
+/// Outputs that are still in the client's queue do not hold an abort up, are never read, and are in nobody's way.
+pub async fn an_abort_with_outputs_in_the_queue_ends_and_the_id_goes_on(world: &World) -> Outcome {
+    const QUEUED: usize = 20_000;
+    let topic = world.name("queued");
+    create(world, &topic, 1).await?;
+    let settings = ProducerSettings {
+        connection: world.settings()?,
+        transactional_id: Some(format!("{topic}-0-0")),
+        transaction_timeout: WAIT,
+        max_batch_bytes: usize::MAX,
+    };
+    tokio::task::block_in_place(|| -> Outcome {
+        let ready = || -> Fallible<Producer> {
+            let producer = Producer::new(&settings)?;
+            producer.init_transactions(WAIT)?;
+            Ok(producer)
+        };
+        let mut producer = ready()?;
+        for round in 0..3 {
+            producer.begin()?;
+            for _ in 0..QUEUED {
+                producer.produce(&One { topic: &topic, value: b"withdrawn" }, WAIT)?;
+            }
+            let asked = Instant::now();
+            let aborted = producer.abort(WAIT);
+            ensure!(asked.elapsed() < WAIT / 2, "round {round}: the abort took {:?}", asked.elapsed());
+            // What the client has dropped may cost it its place with the brokers.
+            match aborted.map_err(|error| (error.class(), error)) {
+                Ok(()) => {}
+                Err((ErrorClass::Recreate, _)) => producer = ready()?,
+                Err((_, error)) => return Err(error.into()),
+            }
+            producer.begin()?;
+            producer.produce(&One { topic: &topic, value: b"kept" }, WAIT)?;
+            producer.flush(WAIT)?;
+            producer.commit(WAIT)?;
+        }
+        Ok(())
+    })?;
+    let read = all_stable(world, &topic)?;
+    ensure!(read == ["kept"; 3], "read: {} records, {:?} at first", read.len(), read.first());
+    Ok(())
+}
 
 /// Transactions that were taken back before anything was written leave a marker and no record; a reader must not take the next ones for
 /// theirs.
@@ -49,11 +94,18 @@ pub async fn readers_pass_over_empty_aborted_transactions(world: &World) -> Outc
     let end = stable(world, &topic).await?;
     ensure!(end == markers_and_records, "the log ends at {end}: some transaction was not empty, or has no marker");
 
+    let read = all_stable(world, &topic)?;
+    ensure!(read == wanted, "read {read:?} in place of {wanted:?}");
+    Ok(())
+}
+
+/// Everything of the only partition, as a reader of committed records sees it.
+fn all_stable(world: &World, topic: &str) -> Fallible<Vec<String>> {
     let mut config = client(world)?;
-    config.set("group.id", world.name("empty")).set("enable.partition.eof", "true");
+    config.set("group.id", topic).set("enable.partition.eof", "true");
     let consumer: BaseConsumer = config.create()?;
     let mut all = TopicPartitionList::new();
-    all.add_partition_offset(&topic, 0, Offset::Beginning)?;
+    all.add_partition_offset(topic, 0, Offset::Beginning)?;
     consumer.assign(&all)?;
     let mut read = Vec::new();
     loop {
@@ -61,23 +113,21 @@ pub async fn readers_pass_over_empty_aborted_transactions(world: &World) -> Outc
             tokio::task::block_in_place(|| consumer.poll(WAIT)).ok_or("nothing more is read, and there is no end")?;
         match next {
             Ok(message) => read.push(String::from_utf8_lossy(message.payload().unwrap_or_default()).into_owned()),
-            Err(KafkaError::PartitionEOF(_)) => break,
+            Err(KafkaError::PartitionEOF(_)) => return Ok(read),
             Err(error) => return Err(error.into()),
         }
     }
-    ensure!(read == wanted, "read {read:?} in place of {wanted:?}");
-    Ok(())
 }
 
 /// Waits until the transaction has a partition.
 async fn has_a_partition(world: &World, id: &str) -> Outcome {
-    let deadline = tokio::time::Instant::now() + WAIT;
+    let deadline = Instant::now() + WAIT;
     loop {
         let now = describe(&world.cluster, id).await?;
         if now.as_ref().is_some_and(|now| now.state == TransactionState::Ongoing && !now.partitions.is_empty()) {
             return Ok(());
         }
-        ensure!(tokio::time::Instant::now() < deadline, "no partition is added: {now:?}");
+        ensure!(Instant::now() < deadline, "no partition is added: {now:?}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -100,13 +150,13 @@ pub async fn outputs_after_the_timeout_are_refused(world: &World) -> Outcome {
         producer.produce(&record, WAIT)?;
         Ok(producer.flush(WAIT)?)
     })?;
-    let deadline = tokio::time::Instant::now() + WAIT;
+    let deadline = Instant::now() + WAIT;
     loop {
         let now = describe(&world.cluster, &id).await?.ok_or("not known")?;
         if now.state == TransactionState::CompleteAbort {
             break;
         }
-        ensure!(tokio::time::Instant::now() < deadline, "the brokers let it go on: {now:?}");
+        ensure!(Instant::now() < deadline, "the brokers let it go on: {now:?}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let late = tokio::task::block_in_place(|| producer.produce(&record, WAIT).and_then(|()| producer.flush(WAIT)));

@@ -15,6 +15,7 @@
 mod delivery;
 mod ended;
 mod membership;
+mod moving;
 mod refused;
 mod successor;
 mod topics;
@@ -53,6 +54,9 @@ struct Args {
     /// Its password.
     #[arg(long)]
     weak_password: Option<String>,
+    /// Run only the checks with this in their name.
+    #[arg(long)]
+    only: Option<String>,
     /// What a check starts another process for: a member of the group of this topic, until it is killed.
     #[arg(long, hide = true)]
     hold: Option<String>,
@@ -130,7 +134,7 @@ fn mechanism(name: &str) -> Result<SaslMechanism, String> {
 /// Runs checks and prints their outcome.
 macro_rules! run {
     ($world:expr, $failed:expr, $($check:path),+ $(,)?) => {
-        $({
+        $(if $world.args.only.as_deref().is_none_or(|only| stringify!($check).contains(only)) {
             let started = tokio::time::Instant::now();
             let outcome = Box::pin($check($world)).await;
             report(stringify!($check), started.elapsed(), &outcome, $failed);
@@ -171,12 +175,14 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         transactions::a_marker_frees_a_partition,
         ended::readers_pass_over_empty_aborted_transactions,
         ended::outputs_after_the_timeout_are_refused,
+        ended::an_abort_with_outputs_in_the_queue_ends_and_the_id_goes_on,
         delivery::a_record_that_was_refused_stays_refused,
         membership::partitions_lost_while_paused_are_read_again,
         membership::partitions_revoked_while_paused_are_read_again,
         membership::a_member_that_leaves_is_gone_at_once_and_its_successor_stays,
         membership::a_position_in_an_open_transaction_is_waited_for,
         membership::a_producer_waits_for_the_end_of_the_transaction_it_takes_over,
+        moving::nothing_is_passed_over_where_partitions_are_kept_or_move,
         successor::a_name_that_is_released_for_a_killed_member_brings_its_successor_what_it_had,
         refused::nobody_listens,
         refused::a_topic_that_does_not_exist,

@@ -47,7 +47,7 @@ impl Member {
         Ok(Self { consumer: Consumer::new(&settings)?, owned: Vec::new(), seen: Vec::new() })
     }
 
-    /// One poll, and an answer to what the group says. True: partitions were given up.
+    /// One poll, and an answer to what the group says. What is new begins at 0. True: partitions were given up.
     pub(crate) fn turn(&mut self) -> Fallible<bool> {
         let batch = self.consumer.poll(100, Duration::from_millis(50), Duration::ZERO);
         self.seen.extend(batch.records().map(|message| (message.partition(), message.offset())));

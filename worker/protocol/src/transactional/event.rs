@@ -126,7 +126,8 @@ pub enum Event {
         /// All that we have now.
         partitions: Vec<Partition>,
     },
-    /// The group gave us partitions on top of those that we have, which stay ours.
+    /// The group gave us partitions on top of those that we have, which stay ours. These are read again from where we are, as they are
+    /// when others are taken back: the client pauses them meanwhile, and need not go on at the right place.
     Added {
         /// Names the metadata.
         token: Token,

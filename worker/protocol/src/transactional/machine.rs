@@ -221,10 +221,13 @@ impl Machine {
             }
             Change::Add(token, partitions) => {
                 self.assigned(token, &partitions, out);
+                // Whoever reads may have lost its place in what is kept.
+                self.positions.reread();
                 self.positions.own_too(partitions);
             }
             Change::GiveUp(partitions) => {
                 self.positions.disown(&partitions);
+                self.positions.reread();
                 out.push(Effect::GiveUp(partitions));
             }
         }

@@ -120,7 +120,7 @@ impl Positions {
         }
     }
 
-    /// A batch was dropped: what it consumed has to be read again.
+    /// A batch was dropped, or the client has lost its place: what comes after the last record processed has to be read again.
     pub(super) fn reread(&mut self) {
         for position in self.0.values_mut() {
             if let Position::Known { rewind, .. } = position {

@@ -103,6 +103,10 @@ impl Worker {
         if matches!(event, Event::Revoked(_) | Event::Lost(_)) {
             self.owed += 1;
         }
+        // The client may pass over a record of what is kept while it is paused for a change: seen with librdkafka.
+        if !self.told.is_empty() && matches!(event, Event::Added { .. } | Event::Revoked(_)) {
+            self.reading.values_mut().for_each(|position| *position += 1);
+        }
         let effects = self.machine.on(event);
         self.check(&effects);
         self.todo.extend(effects);

@@ -96,7 +96,8 @@ fn an_addition_waits_for_the_commit_and_leaves_the_rest_as_it_is(#[case] mode: M
     assert_eq!(effects.pop(), Some(Effect::Resolve(vec![added])));
     assert!(matches!(effects.last(), Some(Effect::Commit | Effect::CommitOffsets(TOKEN, _))), "{effects:?}");
     let read = Effect::Read(vec![(added, Offset(3))]);
-    assert_eq!(machine.on(Event::Resolved(vec![(added, Start::Committed(Offset(3)))])), [read]);
+    let kept = Effect::Rewind(vec![(P0, Offset(15)), (P1, Offset(10))]);
+    assert_eq!(machine.on(Event::Resolved(vec![(added, Start::Committed(Offset(3)))])), [read, kept]);
     assert_eq!(machine.positions().count(), 3);
     // What was polled under the metadata before is read again, under the new one.
     assert_eq!(
@@ -110,7 +111,8 @@ fn giving_up_one_partition_leaves_the_others_with_their_metadata() {
     let mut machine = open(Mode::ExactlyOnce);
     let effects = tell(&mut machine, Event::Revoked(vec![P0]));
     let offsets = Effect::SendOffsets(TOKEN, vec![(P0, Offset(15))]);
-    assert_eq!(effects, [Effect::Flush, offsets, Effect::Commit, Effect::GiveUp(vec![P0])]);
+    let kept = Effect::Rewind(vec![(P1, Offset(10))]);
+    assert_eq!(effects, [Effect::Flush, offsets, Effect::Commit, Effect::GiveUp(vec![P0]), kept]);
     drop(tell(&mut machine, batch(P1, 10, 12, Outputs::Some)));
     let offsets = Effect::SendOffsets(TOKEN, vec![(P1, Offset(12))]);
     assert_eq!(tell(&mut machine, Event::Tick), [Effect::Flush, offsets, Effect::Commit]);
