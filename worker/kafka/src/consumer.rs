@@ -443,10 +443,12 @@ impl Consumer {
         self.handles.clear();
         self.unanswered = None;
         match self.protocol {
-            // SAFETY: the instance is valid; null means "nothing".
-            GroupProtocol::Classic => check(STEP, unsafe { sys::rd_kafka_assign(self.native.ptr(), std::ptr::null()) }),
-            // SAFETY: instance and list are valid.
+            GroupProtocol::Classic => {
+                // SAFETY: the instance is valid; null means "nothing".
+                check(STEP, unsafe { sys::rd_kafka_assign(self.native.ptr(), std::ptr::null()) })
+            }
             GroupProtocol::Consumer => {
+                // SAFETY: instance and list are valid.
                 check_error(STEP, unsafe { sys::rd_kafka_incremental_unassign(self.native.ptr(), list.ptr()) })
             }
         }
