@@ -74,3 +74,37 @@ fn resolve_kafka(kafka: &KafkaSpec, secrets_dir: &str) -> ResolvedKafka {
         }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::v1alpha1::GroupProtocol;
+
+    #[test]
+    fn the_protocol_of_the_group_is_handed_on_and_told_only_when_it_was_chosen() {
+        let resolved = |kafka: serde_json::Value| {
+            let job = json!({
+                "metadata": {"name": "spend", "namespace": "shop"},
+                "spec": {
+                    "kafka": kafka,
+                    "pipeline": {"sources": [], "sql": "SELECT 1", "sinks": []},
+                },
+            });
+            resolve(&serde_json::from_value(job).unwrap(), "1", "/secrets")
+        };
+        let chosen = resolved(json!({"bootstrapServers": "kafka:9092", "groupProtocol": "Consumer"}));
+        assert_eq!(chosen.group_protocol, GroupProtocol::Consumer);
+        assert_eq!(serde_json::to_value(&chosen).unwrap()["groupProtocol"], "Consumer");
+        for kafka in [
+            json!({"bootstrapServers": "kafka:9092"}),
+            json!({"bootstrapServers": "kafka:9092", "groupProtocol": "Classic"}),
+        ] {
+            let default = resolved(kafka);
+            assert_eq!(default.group_protocol, GroupProtocol::Classic);
+            // A field more would be another revision of every job that there is.
+            assert!(serde_json::to_value(&default).unwrap().get("groupProtocol").is_none());
+        }
+    }
+}

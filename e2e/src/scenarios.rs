@@ -150,6 +150,11 @@ const ALL: &[Scenario] = &[
     Scenario::plain("a-killed-worker-is-back-long-before-its-session-ends", recovery::classic).alone(),
     Scenario::plain("a-killed-worker-is-back-at-once-under-the-consumer-protocol", recovery::consumer).alone(),
     Scenario::plain("of-two-workers-with-one-ordinal-only-the-newer-commits", zombie::awake).alone(),
+    Scenario::plain(
+        "under-the-consumer-protocol-only-the-newer-commits-too",
+        zombie::awake_under_the_consumer_protocol,
+    )
+    .alone(),
     Scenario::plain("a-worker-that-wakes-up-too-late-commits-nothing", zombie::asleep).alone(),
     Scenario::plain("a-transaction-that-expires-is-begun-anew", zombie::overslept).with_faults(),
     Scenario::plain("killed-workers-and-operators-lose-and-repeat-nothing", crashes::run).alone(),

@@ -26,15 +26,15 @@ pub(super) struct Output {
 }
 
 pub(super) fn classic(bench: &Bench<'_>) -> Outcome {
-    run(bench, &OrdersJob::new(bench))
+    run(bench, &OrdersJob::new(bench), "Classic")
 }
 
 /// The brokers notice a dead member after 45 s here, and refuse another of its name until then, if nobody releases it.
 pub(super) fn consumer(bench: &Bench<'_>) -> Outcome {
-    run(bench, &OrdersJob { group_protocol: Some("Consumer"), ..OrdersJob::new(bench) })
+    run(bench, &OrdersJob { group_protocol: Some("Consumer"), ..OrdersJob::new(bench) }, "Consumer")
 }
 
-fn run(bench: &Bench<'_>, job: &OrdersJob) -> Outcome {
+fn run(bench: &Bench<'_>, job: &OrdersJob, protocol: &str) -> Outcome {
     let Flow { input, load, mut tail } = flow(bench, job, 4, 1500)?;
     let surveyor = Surveyor::new(&bench.connection()).map_err(Failure::means("look at the input"))?;
     let mut took = Vec::with_capacity(KILLS);
@@ -66,6 +66,8 @@ fn run(bench: &Bench<'_>, job: &OrdersJob) -> Outcome {
         renew(bench, &job.name, victim)?;
         bench.until_ready(&job.name)?;
     }
+    let found = bench.group_type(&job.name)?;
+    ensure!(found == protocol, "the group is {found}, and was to be {protocol}");
     load.stop().map_err(Failure::means("write the input"))?;
     let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
     let verdict = bench.judge(trial)?;

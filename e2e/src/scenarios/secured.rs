@@ -122,8 +122,15 @@ pub(super) fn mutual_tls(bench: &Bench<'_>) -> Outcome {
     for permission in permissions(bench, &job) {
         permission.grant(bench, User::Certified)?;
     }
-    bench.apply(&secured(job.manifest(bench)?, &with_certificate(bench))?)?;
+    // The same permissions are enough for the other protocol of groups.
+    let mut kafka = with_certificate(bench);
+    if let Some(kafka) = kafka.as_object_mut() {
+        kafka.insert("groupProtocol".to_owned(), "Consumer".into());
+    }
+    bench.apply(&secured(job.manifest(bench)?, &kafka)?)?;
     runs(bench, &job)?;
+    let found = bench.group_type(&job.name)?;
+    ensure!(found == "Consumer", "the group is {found}, and was to be Consumer");
     load.finish().map_err(Failure::means("write the input"))?;
     let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
     Ok(vec![bench.judge(trial)?])

@@ -20,12 +20,17 @@ const VICTIM: &str = "orders-0";
 
 /// It goes on working all the time: two pods with one ordinal.
 pub(super) fn awake(bench: &Bench<'_>) -> Outcome {
-    run(bench, false)
+    run(bench, OrdersJob::new(bench), false)
+}
+
+/// The same where the group refuses whoever comes under a name that is taken: the newer one releases the name first.
+pub(super) fn awake_under_the_consumer_protocol(bench: &Bench<'_>) -> Outcome {
+    run(bench, OrdersJob { group_protocol: Some("Consumer"), ..OrdersJob::new(bench) }, false)
 }
 
 /// It is paused for longer than the transaction timeout, and wakes up when its work is done by another.
 pub(super) fn asleep(bench: &Bench<'_>) -> Outcome {
-    run(bench, true)
+    run(bench, OrdersJob::new(bench), true)
 }
 
 /// It stands still for longer than the transaction timeout, and nobody takes its place: the brokers end its transaction, and it goes
@@ -65,8 +70,8 @@ pub(super) fn overslept(bench: &Bench<'_>) -> Outcome {
     Ok(vec![bench.judge(trial)?])
 }
 
-fn run(bench: &Bench<'_>, sleeps: bool) -> Outcome {
-    let job = OrdersJob { transaction_timeout: Some("10s"), ..OrdersJob::new(bench) };
+fn run(bench: &Bench<'_>, job: OrdersJob, sleeps: bool) -> Outcome {
+    let job = OrdersJob { transaction_timeout: Some("10s"), ..job };
     let Flow { input, load, mut tail } = flow(bench, &job, 4, 1500)?;
     moves(&mut tail, "before the node is lost")?;
 

@@ -215,6 +215,14 @@ impl Consumer {
         self.protocol == GroupProtocol::Consumer
     }
 
+    /// Whether the member is in the group by its own word. Under the consumer protocol one that gets no partitions is told of no change.
+    #[must_use]
+    pub fn has_joined(&self) -> bool {
+        let Ok(metadata) = self.group_metadata() else { return false };
+        // SAFETY: the object is valid.
+        unsafe { sys::rd_kafka_consumer_group_metadata_generation_id(metadata.ptr()) > 0 }
+    }
+
     /// Whether the group did something that [`Consumer::next_change`] has not told yet.
     #[must_use]
     pub fn has_change(&self) -> bool {

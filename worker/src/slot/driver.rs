@@ -95,6 +95,8 @@ pub(super) struct Driver<'s> {
     exit: Option<SlotExit>,
     fenced_by: Option<String>,
     member_fenced_at: Option<Duration>,
+    /// When the consumer was replaced last.
+    replaced_at: Option<Duration>,
     pub(super) last_notice: Option<(Code, Duration)>,
     /// When the client complained last, repeated complaints included.
     pub(super) last_trouble: Option<Duration>,
@@ -149,6 +151,7 @@ impl<'s> Driver<'s> {
             exit: None,
             fenced_by: None,
             member_fenced_at: None,
+            replaced_at: None,
             last_notice: None,
             last_trouble: None,
         }
@@ -397,6 +400,12 @@ impl<'s> Driver<'s> {
         let mut lost = std::mem::take(&mut self.told);
         lost.extend(self.machine.positions().map(|(partition, ..)| partition));
         self.inbox.push_back(Event::Lost(lost.into_iter().collect()));
+        let now = self.clock.now();
+        let is_again = self.replaced_at.replace(now).is_some_and(|before| now.saturating_sub(before) < REOPEN);
+        // Under the consumer protocol a name that cannot be released is refused at once, again and again. The next turn waits, and tries.
+        if is_again && self.config.group_protocol == GroupProtocol::Consumer {
+            return;
+        }
         if let Err(error) = self.open_consumer() {
             self.report(ErrorKey::Group, &error, None);
         }
@@ -429,7 +438,7 @@ impl<'s> Driver<'s> {
         };
         let (group, name) = (&self.config.consumer_group, &self.config.transactional_id);
         if let Err(error) = brokers.ask(async |cluster| cluster.release_member(group, name).await) {
-            // The group will refuse us if somebody has the name, and that is reported and tried again.
+            // The group will refuse us if somebody has the name; then we try again.
             let error = error.report();
             info!(slot = self.config.slot, error, "cannot release the name of the worker before this one");
         }

@@ -81,6 +81,10 @@ impl SlotStats {
         change(&mut self.lock().status);
     }
 
+    pub(super) fn is_joined(&self) -> bool {
+        self.lock().is_joined
+    }
+
     pub(super) fn joined(&self) {
         self.lock().is_joined = true;
     }

@@ -100,6 +100,19 @@ impl Bench<'_> {
         self.runtime.block_on(kafka.remove_members(&group, &[member])).map_err(Failure::means(means))
     }
 
+    /// The protocol of a job's consumer group, `Classic` or `Consumer`, as Kafka's own tool tells it.
+    ///
+    /// # Errors
+    /// When it tells of no such group.
+    pub fn group_type(&self, job: &str) -> Result<String, Failure> {
+        let told = self.cluster().kafka_tool("org.apache.kafka.tools.GroupsCommand", &["--list"]);
+        let told = told.map_err(Failure::means("list the groups"))?;
+        let group = format!("{}.{job}", self.namespace);
+        let words = told.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let kind = words.filter(|words| words.first() == Some(&group.as_str())).find_map(|words| words.get(1).copied());
+        kind.map(str::to_owned).ok_or_else(|| Failure::Expectation(format!("no group {group} in: {told}")))
+    }
+
     fn admin(&self) -> Result<AdminClient<DefaultClientContext>, Failure> {
         self.connection().config().create().map_err(Failure::means("reach Kafka"))
     }

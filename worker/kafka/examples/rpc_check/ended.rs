@@ -43,16 +43,21 @@ pub async fn an_abort_with_outputs_in_the_queue_ends_and_the_id_goes_on(world: &
             let asked = Instant::now();
             let aborted = producer.abort(WAIT);
             ensure!(asked.elapsed() < WAIT / 2, "round {round}: the abort took {:?}", asked.elapsed());
-            // What the client has dropped may cost it its place with the brokers.
-            match aborted.map_err(|error| (error.class(), error)) {
+            // What the client has dropped may cost it its place with the brokers, now or when it tells of that in the next transaction.
+            let kept = |producer: &mut Producer| {
+                producer.begin()?;
+                producer.produce(&One { topic: &topic, value: b"kept" }, WAIT)?;
+                producer.flush(WAIT)?;
+                producer.commit(WAIT)
+            };
+            match aborted.and_then(|()| kept(&mut producer)).map_err(|error| (error.class(), error)) {
                 Ok(()) => {}
-                Err((ErrorClass::Recreate, _)) => producer = ready()?,
+                Err((ErrorClass::Recreate, _)) => {
+                    producer = ready()?;
+                    kept(&mut producer)?;
+                }
                 Err((_, error)) => return Err(error.into()),
             }
-            producer.begin()?;
-            producer.produce(&One { topic: &topic, value: b"kept" }, WAIT)?;
-            producer.flush(WAIT)?;
-            producer.commit(WAIT)?;
         }
         Ok(())
     })?;

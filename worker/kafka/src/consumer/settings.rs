@@ -80,3 +80,29 @@ impl ConsumerSettings {
         properties
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::consumer::Consumer;
+
+    /// It refuses a setting of one protocol under the other.
+    #[test]
+    fn the_client_takes_the_settings_of_both_protocols() {
+        for (protocol, incremental) in [(GroupProtocol::Classic, false), (GroupProtocol::Consumer, true)] {
+            let settings = ConsumerSettings {
+                // Nobody listens there.
+                connection: ConnectionSettings::plaintext("127.0.0.1:1", "test").unwrap(),
+                group: "job".to_owned(),
+                instance_id: "job-0-0".to_owned(),
+                topics: vec![SourceTopic { name: "events".to_owned(), start: StartPosition::Earliest }],
+                protocol,
+                session_timeout: Duration::from_secs(20),
+            };
+            let has = |name| settings.properties().iter().any(|(key, _)| *key == name);
+            assert_eq!((has("group.protocol"), has("session.timeout.ms")), (incremental, !incremental));
+            let consumer = Consumer::new(&settings).unwrap();
+            assert_eq!(consumer.is_incremental(), incremental);
+        }
+    }
+}

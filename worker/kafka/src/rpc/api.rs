@@ -1,7 +1,7 @@
 //! Which requests this client makes, in which versions, and what the two ends agree on.
 //!
 //! The lower bounds are the first flexible versions (or the first that can do what is needed), all of them in Kafka 3.0 and
-//! newer, but for the two of the consumer group protocol, which came with 4.0. So answers have one way to write lengths, which `frame` relies on.
+//! newer, but for the two of the consumer group protocol, which are stable since 4.0. So answers have one way to write lengths, which `frame` relies on.
 
 use std::collections::HashMap;
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use fencepost_crds::contract::{PartitionStatus, WorkerError};
 use fencepost_kafka::ClientError;
+use fencepost_kafka::consumer::Consumer;
 use fencepost_kafka::error::{Operation, Resource, Subject, chain};
 use fencepost_kafka::rpc::RpcError;
 use fencepost_protocol::{Offset, Partition};
@@ -78,6 +79,7 @@ impl Driver<'_> {
     /// Brings the status up to date.
     pub(in crate::slot) fn publish(&mut self) {
         self.next_status = self.clock.now() + STATUS_INTERVAL;
+        self.notice_membership();
         self.forget_old_trouble();
         let state = self.machine.state().to_string();
         let partitions = self.machine.positions().map(|(partition, committed, next)| PartitionStatus {
@@ -91,6 +93,15 @@ impl Driver<'_> {
             status.state = state;
             status.partitions = partitions;
         });
+    }
+
+    /// Under the consumer protocol a member that gets no partitions is told of no change: it has to be asked whether it is in the group.
+    fn notice_membership(&self) {
+        let has_joined = |consumer: &Consumer| consumer.is_incremental() && consumer.has_joined();
+        if !self.stats.is_joined() && self.consumer.as_ref().is_some_and(has_joined) {
+            self.stats.joined();
+            self.stats.clear_errors(|key| *key == ErrorKey::Group);
+        }
     }
 
     /// Records between the committed position and the last stable offset. Exact once the end was reached; before that up to the
