@@ -6,11 +6,11 @@ use std::time::Duration;
 use fencepost_oracle::reader::Surveyor;
 use serde::Deserialize;
 
-use super::bench::renew;
+use super::bench::{Limits, renew};
 use super::failure::ensure;
 use super::scale::{Flow, flow, moves};
 use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
-use crate::wait::Deadline;
+use crate::wait::{self, Deadline};
 
 const KILLS: usize = 4;
 /// The brokers notice a dead member after its session timeout of 20 s. Who comes back under its old name need not wait for that.
@@ -34,17 +34,24 @@ pub(super) fn consumer(bench: &Bench<'_>) -> Outcome {
     run(bench, &OrdersJob { group_protocol: Some("Consumer"), ..OrdersJob::new(bench) }, "Consumer")
 }
 
+/// The partitions of a worker, once it has some: under the consumer protocol it is ready before others have given them up.
+fn has_partitions(bench: &Bench<'_>, worker: &str) -> Result<BTreeMap<i32, u64>, Failure> {
+    let owned = wait::until(Deadline::after(Limits::READY), || {
+        let slots = bench.worker_status(worker)?.slots;
+        let owned: BTreeMap<i32, u64> =
+            slots.iter().flat_map(|slot| &slot.partitions).map(|partition| (partition.partition, u64::MAX)).collect();
+        Ok::<_, Failure>((!owned.is_empty()).then_some(owned))
+    })?;
+    owned.ok_or_else(|| Failure::Expectation(format!("{worker} has no partitions")))
+}
+
 fn run(bench: &Bench<'_>, job: &OrdersJob, protocol: &str) -> Outcome {
     let Flow { input, load, mut tail } = flow(bench, job, 4, 1500)?;
     let surveyor = Surveyor::new(&bench.connection()).map_err(Failure::means("look at the input"))?;
     let mut took = Vec::with_capacity(KILLS);
     for victim in ["orders-0", "orders-1"].into_iter().cycle().take(KILLS) {
         moves(&mut tail, "before the kill")?;
-        let mut owned: BTreeMap<i32, u64> = BTreeMap::new();
-        for slot in bench.worker_status(victim)?.slots {
-            owned.extend(slot.partitions.iter().map(|partition| (partition.partition, u64::MAX)));
-        }
-        ensure!(!owned.is_empty(), "{victim} has no partitions");
+        let mut owned = has_partitions(bench, victim)?;
         ensure!(bench.kill(bench.namespace(), victim)?, "{victim} could not be killed");
         let clock = Deadline::after(LIMIT);
         // Records from here on cannot have been processed by the one that was killed.
