@@ -108,13 +108,29 @@ impl Cluster {
     }
 }
 
-struct DescribeMembers;
+/// A call that the coordinators of groups answer.
+pub(in crate::rpc) trait GroupCall: Sync {
+    /// The request.
+    type Request: Api;
+    /// As [`Routed::READ_ONLY`].
+    const IS_READ_ONLY: bool = false;
+    /// The answer for one group.
+    type Value: Send;
 
-impl Routed for DescribeMembers {
-    const NAME: &'static str = ConsumerGroupDescribeRequest::NAME;
-    const READ_ONLY: bool = true;
+    /// Asks the coordinator of these groups.
+    fn ask_coordinator(
+        &self,
+        connection: &Connection,
+        groups: &[String],
+        deadline: Instant,
+    ) -> impl Future<Output = Answers<String, Self::Value>> + Send;
+}
+
+impl<C: GroupCall> Routed for C {
+    const NAME: &'static str = C::Request::NAME;
+    const READ_ONLY: bool = C::IS_READ_ONLY;
     type Key = String;
-    type Value = StaticMembers;
+    type Value = C::Value;
 
     async fn route(&self, cluster: &Cluster, keys: &[String], deadline: Instant) -> Result<Routes<String>, RpcError> {
         cluster.coordinators(CoordinatorKind::Group, keys, deadline).await
@@ -124,7 +140,32 @@ impl Routed for DescribeMembers {
         cluster.forget_coordinators(CoordinatorKind::Group, keys);
     }
 
-    async fn ask(&self, connection: &Connection, keys: &[String], deadline: Instant) -> Answers<String, StaticMembers> {
+    async fn ask(&self, connection: &Connection, keys: &[String], deadline: Instant) -> Answers<String, C::Value> {
+        self.ask_coordinator(connection, keys, deadline).await
+    }
+}
+
+/// What the coordinator said of members that were to leave: one that is gone, or whose name somebody else has by now, is passed over.
+fn departed(call: &'static str, group: &str, codes: impl IntoIterator<Item = i16>) -> Result<(), RpcError> {
+    let passed_over = [BrokerCode::UNKNOWN_MEMBER_ID, BrokerCode::FENCED_INSTANCE_ID, BrokerCode::GROUP_ID_NOT_FOUND];
+    let refused = codes.into_iter().filter_map(BrokerCode::from_response).find(|code| !passed_over.contains(code));
+    let subject = Subject::new(Operation::Read, Resource::Group(group.to_owned()));
+    refused.map_or(Ok(()), |code| Err(RpcError::broker(call, code, subject, None)))
+}
+
+struct DescribeMembers;
+
+impl GroupCall for DescribeMembers {
+    type Request = ConsumerGroupDescribeRequest;
+    const IS_READ_ONLY: bool = true;
+    type Value = StaticMembers;
+
+    async fn ask_coordinator(
+        &self,
+        connection: &Connection,
+        keys: &[String],
+        deadline: Instant,
+    ) -> Answers<String, StaticMembers> {
         let groups = keys.iter().map(|group| GroupId(StrBytes::from_string(group.clone())));
         let request = ConsumerGroupDescribeRequest::default().with_group_ids(groups.collect());
         let answer = connection.call(&request, deadline).await?;
@@ -154,20 +195,16 @@ struct ReleaseMember<'a> {
     member: &'a StaticMember,
 }
 
-impl Routed for ReleaseMember<'_> {
-    const NAME: &'static str = ConsumerGroupHeartbeatRequest::NAME;
-    type Key = String;
+impl GroupCall for ReleaseMember<'_> {
+    type Request = ConsumerGroupHeartbeatRequest;
     type Value = ();
 
-    async fn route(&self, cluster: &Cluster, keys: &[String], deadline: Instant) -> Result<Routes<String>, RpcError> {
-        cluster.coordinators(CoordinatorKind::Group, keys, deadline).await
-    }
-
-    fn misrouted(&self, cluster: &Cluster, keys: &[String]) {
-        cluster.forget_coordinators(CoordinatorKind::Group, keys);
-    }
-
-    async fn ask(&self, connection: &Connection, keys: &[String], deadline: Instant) -> Answers<String, ()> {
+    async fn ask_coordinator(
+        &self,
+        connection: &Connection,
+        keys: &[String],
+        deadline: Instant,
+    ) -> Answers<String, ()> {
         let mut outcomes = Vec::with_capacity(keys.len());
         // The request has room for one group.
         for group in keys {
@@ -177,15 +214,7 @@ impl Routed for ReleaseMember<'_> {
                 .with_member_epoch(LEAVES_FOR_A_WHILE)
                 .with_instance_id(Some(StrBytes::from_string(self.member.instance.clone())));
             let answer = connection.call(&request, deadline).await?;
-            // Others: it is gone, or somebody else came under its name.
-            let refused = BrokerCode::from_response(answer.error_code).filter(|code| {
-                !matches!(
-                    *code,
-                    BrokerCode::UNKNOWN_MEMBER_ID | BrokerCode::FENCED_INSTANCE_ID | BrokerCode::GROUP_ID_NOT_FOUND
-                )
-            });
-            let subject = Subject::new(Operation::Read, Resource::Group(group.clone()));
-            let outcome = refused.map_or(Ok(()), |code| Err(RpcError::broker(Self::NAME, code, subject, None)));
+            let outcome = departed(Self::NAME, group, [answer.error_code]);
             outcomes.push((group.clone(), outcome));
         }
         Ok(outcomes)
@@ -196,20 +225,16 @@ struct RemoveMembers<'a> {
     members: &'a [StaticMember],
 }
 
-impl Routed for RemoveMembers<'_> {
-    const NAME: &'static str = LeaveGroupRequest::NAME;
-    type Key = String;
+impl GroupCall for RemoveMembers<'_> {
+    type Request = LeaveGroupRequest;
     type Value = ();
 
-    async fn route(&self, cluster: &Cluster, keys: &[String], deadline: Instant) -> Result<Routes<String>, RpcError> {
-        cluster.coordinators(CoordinatorKind::Group, keys, deadline).await
-    }
-
-    fn misrouted(&self, cluster: &Cluster, keys: &[String]) {
-        cluster.forget_coordinators(CoordinatorKind::Group, keys);
-    }
-
-    async fn ask(&self, connection: &Connection, keys: &[String], deadline: Instant) -> Answers<String, ()> {
+    async fn ask_coordinator(
+        &self,
+        connection: &Connection,
+        keys: &[String],
+        deadline: Instant,
+    ) -> Answers<String, ()> {
         let mut outcomes = Vec::with_capacity(keys.len());
         // The request has room for one group.
         for group in keys {
@@ -222,12 +247,8 @@ impl Routed for RemoveMembers<'_> {
                 .with_group_id(GroupId(StrBytes::from_string(group.clone())))
                 .with_members(members.collect());
             let answer = connection.call(&request, deadline).await?;
-            let refused = std::iter::once(answer.error_code)
-                .chain(answer.members.iter().map(|member| member.error_code))
-                .filter_map(BrokerCode::from_response)
-                .find(|code| !matches!(*code, BrokerCode::UNKNOWN_MEMBER_ID | BrokerCode::FENCED_INSTANCE_ID));
-            let subject = Subject::new(Operation::Read, Resource::Group(group.clone()));
-            let outcome = refused.map_or(Ok(()), |code| Err(RpcError::broker(Self::NAME, code, subject, None)));
+            let codes = std::iter::once(answer.error_code).chain(answer.members.iter().map(|member| member.error_code));
+            let outcome = departed(Self::NAME, group, codes);
             outcomes.push((group.clone(), outcome));
         }
         Ok(outcomes)
@@ -239,21 +260,17 @@ struct OffsetFetch<'a> {
     pending: Pending,
 }
 
-impl Routed for OffsetFetch<'_> {
-    const NAME: &'static str = OffsetFetchRequest::NAME;
-    const READ_ONLY: bool = true;
-    type Key = String;
+impl GroupCall for OffsetFetch<'_> {
+    type Request = OffsetFetchRequest;
+    const IS_READ_ONLY: bool = true;
     type Value = Offsets;
 
-    async fn route(&self, cluster: &Cluster, keys: &[String], deadline: Instant) -> Result<Routes<String>, RpcError> {
-        cluster.coordinators(CoordinatorKind::Group, keys, deadline).await
-    }
-
-    fn misrouted(&self, cluster: &Cluster, keys: &[String]) {
-        cluster.forget_coordinators(CoordinatorKind::Group, keys);
-    }
-
-    async fn ask(&self, connection: &Connection, keys: &[String], deadline: Instant) -> Answers<String, Offsets> {
+    async fn ask_coordinator(
+        &self,
+        connection: &Connection,
+        keys: &[String],
+        deadline: Instant,
+    ) -> Answers<String, Offsets> {
         let groups = keys.iter().map(|group| {
             OffsetFetchRequestGroup::default()
                 .with_group_id(GroupId(StrBytes::from_string(group.clone())))
