@@ -35,7 +35,7 @@ pub(super) fn consumer(bench: &Bench<'_>) -> Outcome {
 }
 
 /// The partitions of a worker, once it has some: under the consumer protocol it is ready before others have given them up.
-fn has_partitions(bench: &Bench<'_>, worker: &str) -> Result<BTreeMap<i32, u64>, Failure> {
+pub(super) fn has_partitions(bench: &Bench<'_>, worker: &str) -> Result<BTreeMap<i32, u64>, Failure> {
     let owned = wait::until(Deadline::after(Limits::READY), || {
         let slots = bench.worker_status(worker)?.slots;
         let owned: BTreeMap<i32, u64> =

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use super::bench::{Limits, is_pod_ready, renew, restarts};
 use super::failure::ensure;
 use super::lab::SYSTEM;
+use super::recovery::has_partitions;
 use super::scale::{Flow, flow, moves};
 use super::{Bench, Failure, Meaning, OrdersJob, Outcome, fault_points};
 use crate::cluster::topology::Node;
@@ -74,6 +75,8 @@ fn run(bench: &Bench<'_>, job: OrdersJob, sleeps: bool) -> Outcome {
     let job = OrdersJob { transaction_timeout: Some("10s"), ..job };
     let Flow { input, load, mut tail } = flow(bench, &job, 4, 1500)?;
     moves(&mut tail, "before the node is lost")?;
+    // Who has nothing to commit shows nothing.
+    has_partitions(bench, VICTIM)?;
 
     let cluster = bench.cluster();
     let node = faults::node_of_pod(cluster, bench.namespace(), VICTIM).map_err(Failure::means("find the node"))?;
