@@ -37,6 +37,8 @@ pub enum Reason {
     Suspended,
     /// Some workers do not process yet.
     WorkersNotReady,
+    /// The job is deleted.
+    Deleting,
     /// Nothing runs yet.
     NotStarted,
     /// The newest spec is refused; the last accepted revision goes on.

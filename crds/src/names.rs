@@ -15,6 +15,9 @@ pub const ANNOTATION_EPOCH: &str = "fencepost.dev/epoch";
 /// Annotation: fingerprints of the Secrets that the pod started with.
 pub const ANNOTATION_SECRETS: &str = "fencepost.dev/secrets";
 
+/// Finalizer of a StreamJob: its transactional ids may be in use.
+pub const FINALIZER: &str = "fencepost.dev/fence";
+
 /// Standard label for the program that manages an object.
 pub const LABEL_MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// Value of [`LABEL_MANAGED_BY`], and the field manager of server-side apply.

@@ -8,7 +8,7 @@ mod processing;
 mod status;
 mod worker;
 
-use kube::{CustomResource, KubeSchema};
+use kube::{CustomResource, KubeSchema, core::Duration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::{Display, IntoStaticStr};
@@ -85,6 +85,31 @@ pub struct StreamJobSpec {
     /// How the workers run.
     #[serde(default)]
     pub worker: WorkerSpec,
+
+    /// What happens when the job is deleted.
+    #[serde(default)]
+    pub deletion: DeletionSpec,
+}
+
+/// What happens when the job is deleted: the workers commit and go, and their transactional ids are fenced. Topics and positions stay.
+#[derive(Clone, Debug, PartialEq, Eq, KubeSchema, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeletionSpec {
+    /// How long workers and brokers may take. Then the job goes anyway, with a warning event.
+    #[serde(default = "default_deadline")]
+    #[schemars(schema_with = "duration_schema")]
+    #[x_kube(validation = Rule::new("duration(self) >= duration('1s') && duration(self) <= duration('24h')").message("deadline must be between 1s and 24h"))]
+    pub deadline: Duration,
+}
+
+impl Default for DeletionSpec {
+    fn default() -> Self {
+        Self { deadline: default_deadline() }
+    }
+}
+
+fn default_deadline() -> Duration {
+    Duration::from(std::time::Duration::from_mins(5))
 }
 
 /// Whether a job runs.

@@ -10,6 +10,7 @@ mod bench;
 mod brokers;
 mod change;
 mod crashes;
+mod deletion;
 mod diagnostics;
 mod drain;
 mod failure;
@@ -141,6 +142,7 @@ const ALL: &[Scenario] = &[
     Scenario::plain("scaling-loses-and-repeats-nothing", scale::run),
     Scenario::plain("a-worker-that-is-scaled-away-leaves-nothing-open", scale::leaves_nothing_open).with_faults(),
     Scenario::plain("a-suspended-job-holds-nobody-up-and-goes-on", suspend::run).with_faults(),
+    Scenario::plain("a-deleted-job-holds-nobody-up", deletion::run).with_faults(),
     Scenario::plain("a-group-that-moves-single-partitions-loses-and-repeats-nothing", group_protocol::run),
     Scenario::plain("two-generations-of-workers-never-run-at-once", change::run),
     Scenario::plain("a-fenced-worker-stays-out-until-a-person-lets-it-in", fenced::run),

@@ -75,6 +75,11 @@ impl<'a> Acts<'a> {
                 self.scale_to_zero(&name, &uid, &resource_version).await?;
             }
             Act::Fence(fence) => return self.fence(*fence).await,
+            Act::Hold => self.set_finalizers(true).await?,
+            Act::Release { warning } => {
+                self.set_finalizers(false).await?;
+                return Ok(warning.map(|text| note(NoteKind::Warning, "DeletionForced", "Delete", &text)));
+            }
             Act::Apply { children, seen } => self.apply(*children, seen).await?,
             Act::Replace(replace) => return self.replace(replace).await,
             Act::ForgetRevisions(names) => {
@@ -176,8 +181,11 @@ impl<'a> Acts<'a> {
     /// Brokers that refuse are reported by `Degraded`, and asked again with the next decision.
     async fn fence(&self, fence: Fence) -> Result<Option<Note>, Error> {
         let (client, broker) = (&self.context.client, self.context.broker.as_ref());
+        let is_deleted = self.seen.job.metadata.deletion_timestamp.is_some();
+        // With the job, its Secrets may have been deleted, as they are with a namespace.
+        let known = if is_deleted { self.with_memory(|memory| memory.known()) } else { None };
         let Fenced { ids, failed } =
-            broker::fence(client, broker, &self.key.0, &fence, || Box::pin(self.look())).await?;
+            broker::fence(client, broker, &self.key.0, known, &fence, || Box::pin(self.look())).await?;
         let told = (!ids.is_empty()).then(|| {
             let aborted = match decide::open(&ids) {
                 0 => "no transaction was open".to_owned(),
@@ -203,6 +211,21 @@ impl<'a> Acts<'a> {
             return Err(Error::Changed("the StreamJob"));
         }
         Ok(until)
+    }
+
+    /// Adds or removes ours. Nothing but metadata is written.
+    async fn set_finalizers(&self, held: bool) -> Result<(), Error> {
+        let what = if held { "hold the StreamJob" } else { "let the StreamJob go" };
+        let others = self.seen.job.finalizers().iter().filter(|finalizer| *finalizer != names::FINALIZER);
+        let ours = held.then(|| names::FINALIZER.to_owned());
+        let finalizers: Vec<String> = others.cloned().chain(ours).collect();
+        let patch = json!({ "metadata": { "resourceVersion": self.version, "finalizers": finalizers } });
+        let params = PatchParams { field_manager: Some(names::MANAGER.to_owned()), ..PatchParams::default() };
+        match self.api::<StreamJob>().patch_metadata(&self.identity.name, &params, &Patch::Merge(&patch)).await {
+            Ok(_) => Ok(()),
+            Err(error) if !held && is_not_found(&error) => Ok(()),
+            Err(source) => Err(Error::act(what, "the StreamJob", source)),
+        }
     }
 
     async fn apply(&self, children: Children, seen: Option<Seen>) -> Result<(), Error> {

@@ -3,7 +3,7 @@
 mod credentials;
 mod probe;
 
-use std::{collections::BTreeSet, future::Future};
+use std::collections::BTreeSet;
 
 use fencepost_crds::{
     StreamJobSpec,
@@ -43,6 +43,15 @@ pub enum Limits {
     Ask,
     /// The job uses no transactions.
     Skip,
+}
+
+/// Settings that led to the brokers.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// What they were read for.
+    pub kafka: KafkaSpec,
+    /// The same with its Secrets.
+    pub settings: ConnectionSettings,
 }
 
 /// What came of a fence.
@@ -89,30 +98,32 @@ pub trait BrokerProbe: Send + Sync {
     ) -> BoxFuture<'_, Result<Reached, BrokerFailure>>;
 }
 
-/// Asks about everything that a spec needs.
+/// Asks about everything that a spec needs. Settings that led there are worth keeping.
 pub async fn observe(
     client: &Client,
     probe: &dyn BrokerProbe,
     namespace: &str,
     name: &str,
     spec: &StreamJobSpec,
-) -> BrokerObserved {
+) -> (BrokerObserved, Option<Known>) {
+    let settings = match credentials::settings(client, namespace, &spec.kafka).await {
+        Ok(settings) => settings,
+        Err(failure) => return (BrokerObserved::Failed(failure), None),
+    };
+    let known = Known { kafka: spec.kafka.clone(), settings: settings.clone() };
     let group = || resolve::consumer_group(&spec.kafka, namespace, name);
-    let consumer_protocol_of = (spec.kafka.group_protocol == GroupProtocol::Consumer).then(group);
-    let answer = answer(client, namespace, &spec.kafka, |settings| {
-        probe.facts(Question {
-            settings,
-            topics: topics_of(spec),
-            limits: match spec.processing.guarantee {
-                Guarantee::ExactlyOnce => Limits::Ask,
-                Guarantee::AtLeastOnce => Limits::Skip,
-            },
-            consumer_protocol_of: consumer_protocol_of.clone(),
-        })
-    });
-    match answer.await {
-        Ok(facts) => BrokerObserved::Facts(facts),
-        Err(failure) => BrokerObserved::Failed(failure),
+    let question = Question {
+        settings,
+        topics: topics_of(spec),
+        limits: match spec.processing.guarantee {
+            Guarantee::ExactlyOnce => Limits::Ask,
+            Guarantee::AtLeastOnce => Limits::Skip,
+        },
+        consumer_protocol_of: (spec.kafka.group_protocol == GroupProtocol::Consumer).then(group),
+    };
+    match probe.facts(question).await {
+        Ok(facts) => (BrokerObserved::Facts(facts), Some(known)),
+        Err(failure) => (BrokerObserved::Failed(failure), None),
     }
 }
 
@@ -127,10 +138,12 @@ pub async fn create_topics(
     spec: &StreamJobSpec,
     topics: Vec<TopicToCreate>,
 ) -> Result<(), BrokerFailure> {
-    answer(client, namespace, &spec.kafka, |settings| probe.create_topics(settings, topics)).await
+    let settings = credentials::settings(client, namespace, &spec.kafka).await?;
+    probe.create_topics(settings, topics).await
 }
 
-/// Fences the ids on the cluster that has them. `look` says until when that is allowed; it is asked when the brokers are reached.
+/// Fences the ids on the cluster that has them. `look` says until when that is allowed; it is asked when the brokers are reached. `known` settings stand in
+/// for Secrets that are gone.
 ///
 /// # Errors
 /// Those of `look`.
@@ -138,6 +151,7 @@ pub async fn fence<'a, E>(
     client: &Client,
     probe: &dyn BrokerProbe,
     namespace: &str,
+    known: Option<Known>,
     fence: &Fence,
     look: impl Fn() -> BoxFuture<'a, Result<Instant, E>>,
 ) -> Result<Fenced, E> {
@@ -146,8 +160,11 @@ pub async fn fence<'a, E>(
     let mut left = fence.ids.clone();
     // The first way is that of the newest settings.
     for kafka in &fence.kafka {
-        let reach = |settings| probe.reach(settings, left.clone(), fence.cluster_id.clone());
-        let failure = match answer(client, namespace, kafka, reach).await {
+        let reached = match with_secrets(client, namespace, kafka, known.as_ref()).await {
+            Ok(settings) => probe.reach(settings, left.clone(), fence.cluster_id.clone()).await,
+            Err(failure) => Err(failure),
+        };
+        let failure = match reached {
             Ok(Reached::Meant(fencer)) => {
                 let Fenced { ids, failed } = fencer.fence(look().await?).await;
                 left.retain(|id| ids.iter().all(|fenced| fenced.id != *id));
@@ -175,17 +192,17 @@ pub async fn fence<'a, E>(
     Ok(all)
 }
 
-async fn answer<T, F>(
+async fn with_secrets(
     client: &Client,
     namespace: &str,
     kafka: &KafkaSpec,
-    ask: impl FnOnce(ConnectionSettings) -> F,
-) -> Result<T, BrokerFailure>
-where
-    F: Future<Output = Result<T, BrokerFailure>>,
-{
-    let settings = credentials::settings(client, namespace, kafka).await?;
-    ask(settings).await
+    known: Option<&Known>,
+) -> Result<ConnectionSettings, BrokerFailure> {
+    let read = credentials::settings(client, namespace, kafka).await;
+    read.or_else(|failure| {
+        let same = known.filter(|known| failure.reason == Reason::SecretMissing && known.kafka == *kafka);
+        same.map(|known| known.settings.clone()).ok_or(failure)
+    })
 }
 
 #[cfg(test)]
@@ -305,7 +322,7 @@ mod tests {
         let look = || -> BoxFuture<'_, Result<Instant, Infallible>> {
             Box::pin(async { Ok(Instant::now() + Duration::from_secs(5)) })
         };
-        let Ok(Fenced { failed, .. }) = fence(&silent(), &probe, "shop", &ids, look).await;
+        let Ok(Fenced { failed, .. }) = fence(&silent(), &probe, "shop", None, &ids, look).await;
         let told = failed.map(|failure| format!("{}: {}", failure.reason, failure.message));
         let fenced = probe.fenced.lock().unwrap_or_else(PoisonError::into_inner).join(", ");
         match wanted {

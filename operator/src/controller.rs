@@ -18,7 +18,8 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, Resource, ResourceExt,
-    core::{DeserializeGuard, NamespaceResourceScope},
+    api::{Patch, PatchParams},
+    core::{DeserializeGuard, NamespaceResourceScope, error_boundary::InvalidObject},
     runtime::{
         Controller,
         controller::{Action, Config, Error as ControllerError},
@@ -27,6 +28,7 @@ use kube::{
     },
 };
 use serde::de::DeserializeOwned;
+use serde_json::json;
 
 use crate::{
     act::Acts,
@@ -201,6 +203,9 @@ async fn pass(cached: &DeserializeGuard<StreamJob>, context: &Context) -> Result
     let job = match &fresh.0 {
         Ok(job) => job.clone(),
         Err(invalid) => {
+            if fresh.meta().deletion_timestamp.is_some() {
+                return let_go(context, &key, invalid).await;
+            }
             context.metrics.invalid_object(&key);
             tracing::warn!(namespace = key.0, job = key.1, error = invalid.error, "a StreamJob cannot be read");
             let text =
@@ -210,11 +215,31 @@ async fn pass(cached: &DeserializeGuard<StreamJob>, context: &Context) -> Result
         }
     };
     context.metrics.valid_object(&key);
-    if job.metadata.deletion_timestamp.is_some() {
-        // Children go by their owner reference, workers commit when they are asked to stop. Nothing outside has to be cleaned.
+    let held = job.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER);
+    if job.metadata.deletion_timestamp.is_some() && !held {
+        // It waits for somebody else.
         return Ok(Action::await_change());
     }
     Box::pin(step(&fresh, job, context, &key)).await
+}
+
+/// Nobody can tell what an object that cannot be read has begun, and it must not stay for ever.
+async fn let_go(context: &Context, key: &JobKey, invalid: &InvalidObject) -> Result<Action, Error> {
+    let others = invalid.metadata.finalizers.iter().flatten().filter(|finalizer| *finalizer != names::FINALIZER);
+    let finalizers: Vec<&String> = others.collect();
+    if Some(finalizers.len()) == invalid.metadata.finalizers.as_ref().map(Vec::len) {
+        return Ok(Action::await_change());
+    }
+    tracing::warn!(
+        namespace = key.0,
+        job = key.1,
+        "a StreamJob that cannot be read is deleted: its ids are not fenced"
+    );
+    let patch =
+        json!({ "metadata": { "resourceVersion": invalid.metadata.resource_version, "finalizers": finalizers } });
+    let api = Api::<StreamJob>::namespaced(context.client.clone(), &key.0);
+    let done = api.patch_metadata(&key.1, &PatchParams::default(), &Patch::Merge(&patch)).await;
+    done.map(|_| Action::await_change()).map_err(|source| Error::act("let the StreamJob go", "the StreamJob", source))
 }
 
 async fn step(

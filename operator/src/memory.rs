@@ -16,6 +16,8 @@ use fencepost_plan::{
 };
 use k8s_openapi::jiff::Timestamp;
 
+use crate::broker::Known;
+
 /// How long an answer of the brokers that allows the spec is good.
 const BROKER_RECHECK: Duration = Duration::from_mins(5);
 /// When children that were refused are tried again.
@@ -45,6 +47,7 @@ pub struct JobMemory {
     secrets: Option<(SecretKeys, Timestamp, Fingerprints)>,
     applied: Option<(Timestamp, u64)>,
     fence: Option<FenceObserved>,
+    known: Option<Known>,
     refused_act: Option<String>,
     refused_children: Option<(Revision, Timestamp, String)>,
     failures: u32,
@@ -127,6 +130,17 @@ impl JobMemory {
             memory.failures = 0;
         }
         Some(memory.rest(now))
+    }
+
+    /// Settings have led to the brokers, if they have.
+    pub fn reached(&mut self, known: Option<Known>) {
+        self.known = known.or(self.known.take());
+    }
+
+    /// The newest settings that led to the brokers.
+    #[must_use]
+    pub fn known(&self) -> Option<Known> {
+        self.known.clone()
     }
 
     /// Topics were made: the answer is out of date.

@@ -117,6 +117,10 @@ async fn broker(
     target: &Revision,
     is_running: bool,
 ) -> BrokerObserved {
+    if job.metadata.deletion_timestamp.is_some() {
+        // They have nothing to allow any more.
+        return BrokerObserved::NotAsked;
+    }
     let now = context.now();
     if let Some(known) = context.memory.with(key, uid, |memory| memory.broker(target, now)) {
         return known;
@@ -131,6 +135,9 @@ async fn broker(
 
 /// Asks brokers whose answer about a running revision is old. True: they answered something else than before.
 pub async fn refresh(context: &Context, job: &StreamJob, target: &Revision) -> bool {
+    if job.metadata.deletion_timestamp.is_some() {
+        return false;
+    }
     let key: JobKey = (job.namespace().unwrap_or_default(), job.name_any());
     let uid = job.uid().unwrap_or_default();
     let now = context.now();
@@ -141,9 +148,12 @@ pub async fn refresh(context: &Context, job: &StreamJob, target: &Revision) -> b
 }
 
 async fn ask(context: &Context, key: &JobKey, uid: &str, job: &StreamJob, target: &Revision) -> BrokerObserved {
-    let answer = broker::observe(&context.client, context.broker.as_ref(), &key.0, &key.1, &job.spec).await;
+    let (answer, known) = broker::observe(&context.client, context.broker.as_ref(), &key.0, &key.1, &job.spec).await;
     context.metrics.broker_checked(&answer);
-    context.memory.with(key, uid, |memory| memory.broker_answered(target, context.now(), answer.clone()));
+    context.memory.with(key, uid, |memory| {
+        memory.broker_answered(target, context.now(), answer.clone());
+        memory.reached(known);
+    });
     answer
 }
 

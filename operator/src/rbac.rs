@@ -40,7 +40,12 @@ const fn watched(
 
 /// All permissions.
 pub const PERMISSIONS: &[Permission] = &[
-    watched("fencepost.dev", "streamjobs", &["get", "list", "watch"], "read the jobs it runs"),
+    watched(
+        "fencepost.dev",
+        "streamjobs",
+        &["get", "list", "watch", "patch"],
+        "read the jobs it runs, and hold one that is deleted until its ids are fenced (a finalizer; the spec is never written)",
+    ),
     watched("fencepost.dev", "streamjobs/status", &["patch"], "write status, the journal of every change"),
     watched(
         "fencepost.dev",

@@ -78,11 +78,13 @@ pub enum Phase {
     Draining,
     /// No worker runs, as the spec asks.
     Suspended,
+    /// The job is deleted.
+    Deleting,
     /// Needs a change of the spec or of the world around it.
     Stalled,
 }
 
-/// Revisions are hashes of the spec without `replicas` and `state`.
+/// Revisions are hashes of the spec without `replicas`, `state` and `deletion`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RevisionStatus {
@@ -139,6 +141,8 @@ pub enum OperationType {
     Resume,
     /// Workers are replaced one by one, because their credentials have changed.
     Rotate,
+    /// The job is deleted.
+    Delete,
 }
 
 /// A change under way.

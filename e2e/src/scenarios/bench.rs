@@ -81,7 +81,7 @@ impl<'l> Bench<'l> {
             "--namespace",
             &self.namespace,
         ])?;
-        self.kubectl(&["delete", "namespace", &self.namespace, "--wait=false"])?;
+        self.kubectl(&["delete", "namespace", &self.namespace, "--ignore-not-found", "--wait=false"])?;
         self.delete_topics()
     }
 
@@ -280,6 +280,16 @@ impl<'l> Bench<'l> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let list = self.runtime.block_on(pods.list(&ListParams::default().labels(selector)));
         Ok(list.map_err(Failure::means("list pods"))?.items)
+    }
+
+    /// What the events of a reason say.
+    ///
+    /// # Errors
+    /// When kubectl fails.
+    pub fn events(&self, reason: &str) -> Result<String, Failure> {
+        let selector = format!("--field-selector=reason={reason}");
+        let said = "--output=jsonpath={.items[*].message}";
+        self.kubectl(&["get", "events", "--namespace", &self.namespace, &selector, said])
     }
 
     /// Names, uids of the workers of a job.

@@ -6,7 +6,7 @@ use fencepost_oracle::reader::Tail;
 use super::bench::{Limits, has};
 use super::failure::ensure;
 use super::scale::moves;
-use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
+use super::{Bench, Failure, Meaning, OrdersJob, Outcome, deletion};
 use crate::load::Plan;
 
 pub(super) fn run(bench: &Bench<'_>) -> Outcome {
@@ -35,5 +35,7 @@ pub(super) fn run(bench: &Bench<'_>) -> Outcome {
     ensure!(bench.workers(&job.name)? == workers, "the outage replaced workers");
     load.stop().map_err(Failure::means("write the input"))?;
     let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
-    Ok(vec![bench.judge(trial)?])
+    let verdict = bench.judge(trial)?;
+    deletion::without_brokers(bench, &job)?;
+    Ok(vec![verdict])
 }

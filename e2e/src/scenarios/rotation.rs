@@ -101,16 +101,7 @@ fn rotated(bench: &Bench<'_>, running: &mut Running, secret: &str) -> Result<Str
     ensure!(kept.is_empty() && now.len() == running.workers.len(), "these workers were not replaced: {kept:?}");
     ensure!(epoch(&job) == running.epoch, "all workers were stopped at once: epoch {}", epoch(&job));
     moves(&mut running.tail, "with the new credentials")?;
-    let selector = "--field-selector=reason=CredentialsChanged";
-    let notes = bench.kubectl(&[
-        "get",
-        "events",
-        selector,
-        "--namespace",
-        bench.namespace(),
-        "-o",
-        "jsonpath={.items[*].message}",
-    ])?;
+    let notes = bench.events("CredentialsChanged")?;
     ensure!(notes.contains(&format!("Secret {secret} has changed")), "no event names the Secret {secret}: {notes:?}");
     Ok(notes)
 }

@@ -3,13 +3,11 @@
 use std::time::Duration;
 
 use fencepost_crds::v1alpha1::{JobState, Phase};
-use fencepost_oracle::reader::Surveyor;
 
 use super::bench::{Limits, epoch, is_answered};
 use super::failure::ensure;
 use super::scale::{Flow, fence_of, flow, moves};
 use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
-use crate::wait::{self, Deadline};
 
 /// From the end of the suspension until no reader is held up.
 const RELEASED: Duration = Duration::from_secs(5);
@@ -37,12 +35,7 @@ pub(super) fn run(bench: &Bench<'_>) -> Outcome {
         (fence.operation.as_deref(), fence.ids, fence.open) == (Some("suspend-1"), Some(2), Some(1)),
         "two ids were to be fenced, one with an open transaction: {fence:?}"
     );
-    let surveyor = Surveyor::new(&bench.connection()).map_err(Failure::means("look at the output"))?;
-    let released = wait::until(Deadline::after(RELEASED), || {
-        let ends = surveyor.ends(&job.output).map_err(Failure::means("look at the output"))?;
-        Ok::<_, Failure>(ends.values().all(|bounds| bounds.stable == bounds.end).then_some(()))
-    })?;
-    ensure!(released.is_some(), "a transaction is still open {} s later", RELEASED.as_secs());
+    bench.until_released(&job.output, RELEASED)?;
 
     // What is written meanwhile waits.
     while tail.poll(Duration::from_millis(100)).map_err(Failure::means("follow the output"))? > 0 {}

@@ -13,6 +13,7 @@ use super::scale::{Flow, flow, moves};
 use super::{Bench, Failure, Meaning, OrdersJob, Outcome, fault_points};
 use crate::cluster::topology::Node;
 use crate::faults::{self, PodProcess};
+use crate::report;
 use crate::wait::{self, Deadline};
 
 /// Longer than the transaction timeout and the brokers' look at it, every 10 s.
@@ -99,16 +100,44 @@ fn run(bench: &Bench<'_>, job: OrdersJob, sleeps: bool) -> Outcome {
     }
     let said = last_words(bench, node, &uid)?;
     moves(&mut tail, "from the successor")?;
-    lonely.now().map_err(Failure::means("bring the node back"))?;
-    bench.kubectl(&["uncordon", &node.to_string()])?;
+    lonely.back()?;
     bench.until_ready(&job.name)?;
     load.stop().map_err(Failure::means("write the input"))?;
     let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
     Ok(vec![said, bench.judge(trial)?])
 }
 
+/// A node that is cut off, until this is dropped: others need it, whatever comes of this scenario.
+struct Lonely<'b> {
+    bench: &'b Bench<'b>,
+    node: Node,
+    cut: Option<faults::Undo>,
+}
+
+impl Lonely<'_> {
+    fn back(mut self) -> Result<(), Failure> {
+        self.undo()
+    }
+
+    fn undo(&mut self) -> Result<(), Failure> {
+        if let Some(cut) = self.cut.take() {
+            cut.now().map_err(Failure::means("bring the node back"))?;
+        }
+        self.bench.kubectl(&["uncordon", &self.node.to_string()]).map(drop)
+    }
+}
+
+impl Drop for Lonely<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.undo() {
+            report::detail(format!("the node {} stays away: {}", self.node, report::chain(&error)));
+        }
+    }
+}
+
 /// The API server cannot reach the node, nor the node it: nobody can tell its pods to stop.
-fn lose(bench: &Bench<'_>, node: Node) -> Result<faults::Undo, Failure> {
+fn lose<'b>(bench: &'b Bench<'b>, node: Node) -> Result<Lonely<'b>, Failure> {
+    let mut lonely = Lonely { bench, node, cut: None };
     bench.kubectl(&["cordon", &node.to_string()])?;
     // The operator is not what this is about.
     for pod in bench.pods(SYSTEM, "app.kubernetes.io/name=fencepost")? {
@@ -118,7 +147,8 @@ fn lose(bench: &Bench<'_>, node: Node) -> Result<faults::Undo, Failure> {
         }
     }
     bench.kubectl(&["rollout", "status", "deployment/fencepost", "--namespace", SYSTEM, "--timeout=90s"])?;
-    faults::cut_off_from_api(bench.cluster(), node).map_err(Failure::means("cut the node off"))
+    lonely.cut = Some(faults::cut_off_from_api(bench.cluster(), node).map_err(Failure::means("cut the node off"))?);
+    Ok(lonely)
 }
 
 /// Waits until the zombie has ended as *fenced*; its log on the lost node says so.

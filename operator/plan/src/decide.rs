@@ -8,12 +8,14 @@
 //!  rollout:   nothing runs ──────────────────────────▶ epoch 1 journaled ──▶ children applied
 //!             another revision runs ──▶ Draining ──▶ all old pods gone ──▶ Fencing ──▶ epoch+1 journaled ──▶ children applied
 //!             suspended          ──▶ Draining ──▶ all pods gone ──▶ Fencing ──▶ no revision journaled as running
+//!             deleted            ──▶ Draining ──▶ all pods gone ──▶ Fencing ──▶ finalizer removed, or when the deadline has passed
 //!             the same revision runs ────────────────────────────────────────────────────────▶ children applied
 //! ```
 //!
 //! The journal is `status`: it is written before the acts of the same decision are done, and each act is idempotent. So the operator
 //! may be killed anywhere: the next decision starts from what is really there.
 
+mod deletion;
 pub(crate) mod fence;
 mod gates;
 mod repair;
@@ -29,7 +31,7 @@ use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
 use kube_core::ResourceExt;
 use thiserror::Error;
 
-pub(crate) use self::rollout::{restart_id, scale_id, settled_pods, suspend_id};
+pub(crate) use self::rollout::{delete_id, restart_id, scale_id, settled_pods, suspend_id};
 pub use self::{
     fence::{Fence, Fencing, open},
     gates::{BrokerGate, Gates, SpecGate},
@@ -92,6 +94,13 @@ pub enum Act {
     },
     /// Take transactional ids from workers that are gone.
     Fence(Box<Fence>),
+    /// Add the finalizer: from now on the job may have something that has to be ended before it goes.
+    Hold,
+    /// Remove the finalizer.
+    Release {
+        /// What is left behind, to be said to people.
+        warning: Option<String>,
+    },
     /// Apply all children, the StatefulSet last, and delete those that are no longer wanted.
     Apply {
         /// The children.
@@ -189,7 +198,11 @@ impl<'a> Case<'a> {
 /// The job cannot be identified or its children cannot be built: bugs, not states of the world.
 pub fn decide(seen: &Observed) -> Result<Decision, DecideError> {
     let case = Case::new(seen)?;
-    let gates = gates::judge(&case)?;
+    let mut gates = gates::judge(&case)?;
+    if deletion::is_deleted(&case) {
+        // Nothing is begun for a job that goes.
+        gates.acts.clear();
+    }
     let progress = rollout::next(&case, &gates)?;
     let repairs = repair::replacements(&case, &progress);
     let status = report::status(&case, &gates, &progress);
@@ -200,8 +213,12 @@ pub fn decide(seen: &Observed) -> Result<Decision, DecideError> {
     let mut acts = gates.acts;
     acts.extend(progress.acts);
     acts.extend(repairs.acts);
-    // Brokers may take their time, and nothing else needs their answer.
-    acts.sort_by_key(|act| matches!(act, Act::Fence(_)));
+    // Brokers may take their time, and nothing but the end of the job waits for their answer.
+    acts.sort_by_key(|act| match act {
+        Act::Release { .. } => 2,
+        Act::Fence(_) => 1,
+        _ => 0,
+    });
     Ok(Decision {
         status,
         acts,
@@ -227,7 +244,7 @@ fn look_again(gates: &Gates, progress: &Progress, repairs: &repair::Repairs) -> 
     let fences = progress.acts.iter().any(|act| matches!(act, Act::Fence(_))) && progress.fencing.failed.is_none();
     let rollout = match progress.step {
         _ if fences => AT_ONCE,
-        Step::Accepting => AT_ONCE,
+        Step::Accepting | Step::Holding => AT_ONCE,
         Step::Draining { .. }
         | Step::Fencing { .. }
         | Step::Starting
@@ -235,7 +252,7 @@ fn look_again(gates: &Gates, progress: &Progress, repairs: &repair::Repairs) -> 
         | Step::Rotating { .. }
         | Step::Blocked(_) => WAITING,
         Step::Running => STEADY,
-        Step::Nothing | Step::Suspended => IDLE,
+        Step::Nothing | Step::Suspended | Step::Released => IDLE,
     };
     let gate = gates.look_again.unwrap_or(IDLE);
     repairs.look_again.into_iter().fold(rollout.min(gate), Duration::min)

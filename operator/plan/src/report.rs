@@ -12,7 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::{
     build::labels,
-    decide::{Case, Gates, Progress, Step, fence, restart_id, scale_id, suspend_id},
+    decide::{Case, Gates, Progress, Step, delete_id, fence, restart_id, scale_id, suspend_id},
     observed::{BrokerFacts, BrokerObserved},
 };
 
@@ -48,12 +48,17 @@ pub(crate) fn status(case: &Case<'_>, gates: &Gates, progress: &Progress) -> Str
 }
 
 fn phase(progress: &Progress, verdict: conditions::Verdict) -> Phase {
+    if progress.operation == Some(OperationType::Delete) {
+        return Phase::Deleting;
+    }
     match (&progress.step, verdict) {
         (Step::Draining { .. } | Step::Fencing { .. }, _) => Phase::Draining,
         (_, conditions::Verdict { stalled: true, .. }) => Phase::Stalled,
         (_, conditions::Verdict { all_work: true, .. }) => Phase::Running,
         (Step::Suspended, _) => Phase::Suspended,
-        (Step::Nothing | Step::Accepting | Step::Blocked(_), _) if progress.epoch.is_none() => Phase::Pending,
+        (Step::Nothing | Step::Accepting | Step::Holding | Step::Blocked(_), _) if progress.epoch.is_none() => {
+            Phase::Pending
+        }
         (Step::Running | Step::Scaling | Step::Rotating { .. }, _) => Phase::Running,
         _ => Phase::Starting,
     }
@@ -76,9 +81,14 @@ fn operation(case: &Case<'_>, progress: &Progress) -> Option<OperationStatus> {
         Step::Fencing { .. } => "Fencing",
         Step::Scaling => "Scaling",
         Step::Rotating { .. } => "Rotating",
-        Step::Starting | Step::Running | Step::Suspended | Step::Accepting | Step::Nothing | Step::Blocked(_) => {
-            "Starting"
-        }
+        Step::Released => "Releasing",
+        Step::Starting
+        | Step::Running
+        | Step::Suspended
+        | Step::Accepting
+        | Step::Holding
+        | Step::Nothing
+        | Step::Blocked(_) => "Starting",
     };
     let epoch = progress.epoch.unwrap_or(0);
     let id = match operation_type {
@@ -90,6 +100,7 @@ fn operation(case: &Case<'_>, progress: &Progress) -> Option<OperationStatus> {
         OperationType::Restart => restart_id(epoch),
         OperationType::Resume => format!("resume-{epoch}"),
         OperationType::Suspend => suspend_id(epoch),
+        OperationType::Delete => delete_id(epoch),
         OperationType::Start => format!("start-{epoch}"),
         OperationType::Rotate => under_way(case, OperationType::Rotate)
             .unwrap_or_else(|| format!("rotate-{epoch}-{}", case.seen.now.as_second())),

@@ -20,7 +20,10 @@ pub(crate) fn job_json() -> Value {
     json!({
         "apiVersion": "fencepost.dev/v1alpha1",
         "kind": "StreamJob",
-        "metadata": { "name": "spend", "namespace": "shop", "uid": "u-1", "generation": 1, "resourceVersion": "1" },
+        "metadata": {
+            "name": "spend", "namespace": "shop", "uid": "u-1", "generation": 1, "resourceVersion": "1",
+            "finalizers": ["fencepost.dev/fence"],
+        },
         "spec": {
             "replicas": 2,
             "kafka": { "bootstrapServers": "kafka:9092" },

@@ -10,7 +10,7 @@ use fencepost_crds::{
     v1alpha1::{JobState, Phase, StreamJobStatus},
 };
 use proptest::{collection::vec, option, prelude::*};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     rbac::{PERMISSIONS, Scope},
@@ -80,8 +80,12 @@ async fn survives_everywhere(before: &[Change], change: Change) -> (Cluster, Vec
     let base = quiet_after(before).await;
     let mut whole = base.fork();
     change(&mut whole);
+    let generation = whole.job().map(|job| job.metadata.generation);
     let story = whole.run(None).await;
     assert_eq!(whole.violations(), [] as [&str; 0]);
+    if let Some(job) = whole.job() {
+        assert_eq!(Some(job.metadata.generation), generation, "the operator never writes a spec");
+    }
     let end = whole.end();
     for cut in 1..=story.steps {
         let mut cluster = base.fork();
@@ -122,6 +126,7 @@ async fn a_start_survives_the_death_of_the_operator_at_every_step() {
         "delete pods plan",
         "create topic totals",
         "create controllerrevisions",
+        "patch streamjobs spend",
         "patch serviceaccounts spend",
         "create configmaps",
         "patch services spend",
@@ -207,9 +212,40 @@ async fn going_on_survives_the_death_of_the_operator_at_every_step() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deletion_survives_the_death_of_the_operator_at_every_step() {
-    let (cluster, effects) = survives_everywhere(&[submit], delete).await;
+    let (cluster, effects) = survives_everywhere(&[workers_that_die, submit], delete).await;
     assert_eq!(cluster.end().keys().collect::<Vec<_>>(), ["Secret shop/kafka"], "nothing of the job is left");
-    assert_eq!(effects, [""; 0]);
+    assert_eq!(cluster.brokers.open(), [""; 0]);
+    let wanted = ["patch statefulsets spend", "fence shop.spend-0-0", "fence shop.spend-1-0", "patch streamjobs spend"];
+    assert_eq!(effects, wanted);
+}
+
+/// Its Secrets and revisions go before it.
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_is_deleted_leaves_nothing_open() {
+    let mut cluster = quiet_after(&[workers_that_die, submit]).await;
+    let delete = |cluster: &mut Cluster| {
+        cluster.delete_namespace();
+        assert!(cluster.job().is_some(), "it is held");
+    };
+    cluster.run_through(delete).await;
+    let left = (cluster.end().len(), cluster.brokers.open(), cluster.violations());
+    assert_eq!(left, (0, vec![], vec![]));
+}
+
+/// Nobody can reach its brokers: the operator that knew how is no more.
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_is_deleted_goes_whatever_happens_to_the_operator() {
+    let hurry = |cluster: &mut Cluster| cluster.edit(|spec| spec["deletion"] = json!({ "deadline": "30s" }));
+    let base = quiet_after(&[submit, hurry]).await;
+    let mut whole = base.fork();
+    whole.delete_namespace();
+    let steps = whole.run(None).await.steps;
+    for cut in 1..=steps {
+        let mut cluster = base.fork();
+        cluster.delete_namespace();
+        cluster.run(Some(cut)).await;
+        assert_eq!((cluster.end().len(), cluster.violations()), (0, vec![]), "cut at step {cut} of {steps}");
+    }
 }
 
 /// Two leaders: one stands still in a request, for longer than its lease lasts, and then finishes what it had begun.

@@ -173,6 +173,19 @@ impl Cluster {
         Story { effects, steps: first.steps() }
     }
 
+    /// Something happens to an operator that has been there for a while.
+    pub(crate) async fn run_through(&mut self, what: impl FnOnce(&mut Self)) {
+        let operator = self.operator(&Arc::new(Life::new(&self.server, None)));
+        tokio::select! {
+            () = operator => panic!("the controller ended"),
+            () = async {
+                self.ticks(QUIET).await;
+                what(self);
+                self.ticks(QUIET).await;
+            } => {}
+        }
+    }
+
     /// False: the operator died.
     async fn until_quiet(&mut self, life: &Arc<Life>) -> bool {
         let operator = self.operator(life);
@@ -334,13 +347,23 @@ impl Cluster {
             })
         });
         for (_, orphan) in orphans {
-            self.remove_orphan(orphan);
+            self.delete(orphan);
         }
     }
 
-    fn remove_orphan(&self, orphan: &Value) {
-        let name = orphan["metadata"]["name"].as_str().unwrap();
-        match orphan["kind"].as_str().unwrap() {
+    /// Somebody deletes the namespace, and all that is in it at once.
+    pub(crate) fn delete_namespace(&self) {
+        let everything = self.server.everything();
+        for (_, object) in everything.iter().filter(|(_, object)| object["kind"] != "Event") {
+            self.delete(object);
+        }
+    }
+
+    fn delete(&self, object: &Value) {
+        let name = object["metadata"]["name"].as_str().unwrap();
+        match object["kind"].as_str().unwrap() {
+            "StreamJob" => self.server.delete::<StreamJob>(NAMESPACE, name),
+            "Secret" => self.server.delete::<Secret>(NAMESPACE, name),
             "StatefulSet" => self.server.delete::<StatefulSet>(NAMESPACE, name),
             "Pod" => self.server.delete::<Pod>(NAMESPACE, name),
             "PodDisruptionBudget" => self.server.delete::<PodDisruptionBudget>(NAMESPACE, name),
@@ -348,7 +371,7 @@ impl Cluster {
             "ControllerRevision" => self.server.delete::<ControllerRevision>(NAMESPACE, name),
             "ConfigMap" => self.server.delete::<ConfigMap>(NAMESPACE, name),
             "ServiceAccount" => self.server.delete::<ServiceAccount>(NAMESPACE, name),
-            other => panic!("who owns a {other}?"),
+            other => panic!("who made a {other}?"),
         }
         .unwrap();
     }

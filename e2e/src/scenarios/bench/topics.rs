@@ -1,17 +1,20 @@
 //! Topics, and positions of a job that does not run.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fencepost_crds::names;
 use fencepost_kafka::consumer::StaticMember;
 use fencepost_kafka::rpc::Cluster;
 use fencepost_kafka::settings::ConnectionSettings;
+use fencepost_oracle::reader::Surveyor;
 use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication, TopicResult};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::{Offset, TopicPartitionList};
 
-use super::{Bench, Failure};
+use super::{Bench, Failure, ensure};
+use crate::wait::{self, Deadline};
 
 impl Bench<'_> {
     /// The full name of one of the scenario's topics.
@@ -40,6 +43,29 @@ impl Bench<'_> {
         let answers = self.runtime.block_on(self.admin()?.create_topics([&new], &AdminOptions::new()));
         accepted(answers.map_err(Failure::means("create a topic"))?)?;
         Ok(name)
+    }
+
+    /// How far each partition of a topic can be read, and how far it is written.
+    ///
+    /// # Errors
+    /// When Kafka does not answer.
+    pub fn stable(&self, topic: &str) -> Result<BTreeMap<i32, (i64, i64)>, Failure> {
+        let ends = Surveyor::new(&self.connection()).and_then(|surveyor| surveyor.ends(topic));
+        let ends = ends.map_err(Failure::means("look at a topic"))?;
+        Ok(ends.into_iter().map(|(partition, bounds)| (partition, (bounds.stable, bounds.end))).collect())
+    }
+
+    /// Waits until no open transaction holds up readers of a topic.
+    ///
+    /// # Errors
+    /// When one does after `limit`.
+    pub fn until_released(&self, topic: &str, limit: Duration) -> Result<(), Failure> {
+        let released = wait::until(Deadline::after(limit), || {
+            let held = self.stable(topic)?.values().any(|(stable, end)| stable < end);
+            Ok::<_, Failure>((!held).then_some(()))
+        })?;
+        ensure!(released.is_some(), "a transaction in {topic} is still open {} s later", limit.as_secs());
+        Ok(())
     }
 
     /// Gives a topic more partitions: `partitions` in all.

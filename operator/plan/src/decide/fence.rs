@@ -218,6 +218,10 @@ fn ways(case: &Case<'_>, progress: &Progress, is_known: bool) -> Vec<KafkaSpec> 
     let current = ranked.iter().find(|old| Some(&old.revision) == progress.current.as_ref()).copied();
     let newest = ranked.first().copied().filter(|_| is_known || current.is_none());
     let mut ways: Vec<KafkaSpec> = newest.into_iter().chain(current).map(|it| it.spec.kafka.clone()).collect();
+    if ways.is_empty() {
+        // A job that is deleted may have lost its revisions to the garbage collector.
+        ways.push(case.seen.job.spec.kafka.clone());
+    }
     ways.dedup();
     ways
 }

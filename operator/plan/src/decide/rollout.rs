@@ -12,6 +12,8 @@
 //!  e              any            (e+1, target)       killed between journal and apply, or meddled with: scale to zero, wait, apply
 //!  not ours       any            any                 blocked
 //!
+//!  not held       -              -                   first the finalizer, see `deletion`
+//!
 //!  suspended:
 //!  e              any            any                 scale to zero, wait until every pod is gone
 //!  e, 0 pods      none           any                 fence the ids of workers that are gone, journal (e, none)
@@ -25,7 +27,7 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use kube_core::ResourceExt;
 
 use super::{
-    Act, Case, Gates, Seen,
+    Act, Case, Gates, Seen, deletion,
     fence::{self, Fencing, Owed},
     rotate,
 };
@@ -87,6 +89,10 @@ pub enum Step {
     Running,
     /// None does, as asked.
     Suspended,
+    /// The finalizer is added before anything starts.
+    Holding,
+    /// The job is deleted, and nothing is left to be done.
+    Released,
     /// Something is in the way.
     Blocked(Foreign),
 }
@@ -112,6 +118,10 @@ pub(super) fn next(case: &Case<'_>, gates: &Gates) -> Result<Progress, BuildErro
         fencing: Fencing::default(),
         acts: Vec::new(),
     };
+    if deletion::is_deleted(case) {
+        deletion::proceed(case, &mut progress);
+        return Ok(progress);
+    }
     if gates.passed() && !case.target_is_accepted {
         progress.acts.push(accept(case)?);
         progress.step = Step::Accepting;
@@ -139,7 +149,7 @@ fn current(case: &Case<'_>) -> Option<Revision> {
 }
 
 /// What should run: the newest accepted revision. A newer spec that was not accepted changes nothing.
-fn to_run(case: &Case<'_>) -> Option<RunSpec> {
+pub(super) fn to_run(case: &Case<'_>) -> Option<RunSpec> {
     newest_first(&case.seen.accepted).first().map(|newest| newest.run_spec(&case.seen.job))
 }
 
@@ -189,6 +199,13 @@ fn start_or_drain(case: &Case<'_>, run: &RunSpec, progress: &mut Progress) -> Re
     }
     // From here on no worker of another start lives, and none can appear.
     let fresh = journaled.is_none();
+    if !deletion::is_held(case) {
+        progress.acts.push(Act::Hold);
+        if fresh {
+            progress.step = Step::Holding;
+            return Ok(());
+        }
+    }
     if fresh && let Owed::Now(fence) = fence::before_a_start(case, run, restart_id(epoch), progress) {
         progress.operation = Some(OperationType::Restart);
         progress.step = Step::Fencing { ids: fence.ids.len() };
@@ -245,7 +262,7 @@ fn suspend(case: &Case<'_>, run: &RunSpec, progress: &mut Progress) {
     progress.step = Step::Suspended;
 }
 
-fn drain(case: &Case<'_>, set: Option<&StatefulSet>, progress: &mut Progress) {
+pub(super) fn drain(case: &Case<'_>, set: Option<&StatefulSet>, progress: &mut Progress) {
     progress.step = Step::Draining { pods: case.pods.iter().map(|pod| pod.name.clone()).collect() };
     progress.acts.extend(set.filter(|set| wanted(set) != Some(0)).map(scale_to_zero));
 }
@@ -253,6 +270,11 @@ fn drain(case: &Case<'_>, set: Option<&StatefulSet>, progress: &mut Progress) {
 /// Names the operation that stops this epoch for a while.
 pub(crate) fn suspend_id(epoch: i64) -> String {
     format!("suspend-{epoch}")
+}
+
+/// Names the operation that ends the job.
+pub(crate) fn delete_id(epoch: i64) -> String {
+    format!("delete-{epoch}")
 }
 
 /// Names the operation that starts this epoch.
@@ -285,11 +307,13 @@ fn running_step(case: &Case<'_>, set: Option<&StatefulSet>, epoch: i64, fresh: b
         // A start that is under way stays one when the number of workers changes meanwhile.
         Some(OperationType::Start | OperationType::Restart | OperationType::Resume) => (Step::Starting, Some(start)),
         Some(OperationType::Scale) => (Step::Scaling, Some(OperationType::Scale)),
-        None | Some(OperationType::Rotate | OperationType::Suspend) if set.and_then(wanted) != Some(replicas) => {
+        None | Some(OperationType::Rotate | OperationType::Suspend | OperationType::Delete)
+            if set.and_then(wanted) != Some(replicas) =>
+        {
             (Step::Scaling, Some(OperationType::Scale))
         }
         // Nothing was asked for: a worker went away by itself and comes back, or it is replaced.
-        None | Some(OperationType::Rotate | OperationType::Suspend) => (Step::Running, None),
+        None | Some(OperationType::Rotate | OperationType::Suspend | OperationType::Delete) => (Step::Running, None),
     }
 }
 
@@ -300,7 +324,7 @@ pub(crate) fn settled_pods(case: &Case<'_>, replicas: i32) -> bool {
 
 /// No worker lives, and none can appear: the StatefulSet controller has seen that it shall have none. Without the second half
 /// a controller that still acts on its older copy could make a pod after we counted.
-fn is_quiet(case: &Case<'_>, set: Option<&StatefulSet>) -> bool {
+pub(super) fn is_quiet(case: &Case<'_>, set: Option<&StatefulSet>) -> bool {
     let none = |set: &StatefulSet| set.status.as_ref().is_some_and(|status| status.replicas == 0);
     let calm = set.is_none_or(|set| wanted(set) == Some(0) && is_observed(set) && none(set));
     calm && case.pods.is_empty()

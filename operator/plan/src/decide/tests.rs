@@ -927,6 +927,120 @@ fn marks_of_an_older_operator_count_only_for_workers_with_transactions() {
     assert_eq!((world.epoch(), world.fences.clone()), (Some(2), vec![]));
 }
 
+#[test]
+fn a_job_is_held_before_its_first_worker_is_asked_for() {
+    let mut world = World::new();
+    world.job.metadata.finalizers = None;
+    while world.job.finalizers().is_empty() {
+        assert!(world.set.is_none() && world.epoch().is_none(), "nothing to end yet");
+        world.operator(usize::MAX);
+        world.kubelet_starts();
+    }
+    world.settle();
+    assert_eq!((world.epoch(), world.condition(ConditionType::Ready).0.as_str()), (Some(1), "True"));
+    // One that an older operator has started is held from now on, and goes on.
+    world.job.metadata.finalizers = None;
+    let acts = world.decide().acts;
+    assert!(matches!(acts.as_slice(), [Act::Hold, Act::Apply { .. }]), "{acts:?}");
+}
+
+#[test]
+fn a_job_that_is_deleted_ends_in_order() {
+    let mut world = running();
+    world.events.clear();
+    world.delete();
+    // A spec that changes now is looked at by nobody.
+    world.edit(sql("INSERT INTO totals SELECT 'x' FROM orders"));
+    world.operator(usize::MAX);
+    let status = world.job.status.clone().unwrap();
+    assert_eq!((status.phase, world.released.clone()), (Some(Phase::Deleting), None));
+    let told = |world: &World| {
+        let types = [ConditionType::Reconciling, ConditionType::Ready, ConditionType::BrokerCompatible];
+        types.map(|condition_type| world.condition(condition_type).1)
+    };
+    assert_eq!(told(&world), ["Draining", "Deleting", "Compatible"]);
+    world.settle();
+    assert_eq!(told(&world), ["Deleting", "Deleting", "Compatible"]);
+    assert_eq!((world.pods.len(), world.released.clone()), (0, Some(None)));
+    assert_eq!(world.fences, [("delete-1".to_owned(), 2)]);
+    assert!(world.unfenced.is_empty() && world.plans.is_empty());
+    assert_eq!(world.events, ["Draining", "Fencing", "Releasing"]);
+}
+
+#[test]
+fn a_job_that_has_begun_nothing_goes_at_once() {
+    let mut world = World::new();
+    world.broker = BrokerObserved::NotAsked;
+    world.settle();
+    world.delete();
+    world.operator(usize::MAX);
+    assert_eq!((world.released, world.fences), (Some(None), vec![]));
+}
+
+#[test]
+fn neither_a_dead_worker_nor_dead_brokers_hold_a_deleted_job_for_ever() {
+    // The node of the workers is lost: nobody stops them.
+    let mut world = running();
+    world.delete();
+    for _ in 0..6 {
+        world.operator(usize::MAX);
+        world.informer();
+        world.set_controller();
+        world.now += 1;
+    }
+    assert_eq!(world.released, None);
+    world.now += 300;
+    world.operator(usize::MAX);
+    let text = "the job is deleted, spec.deletion.deadline has passed, and workers are still there: spend-0, spend-1";
+    assert_eq!(world.released, Some(Some(text.to_owned())));
+    assert_eq!(world.fences, [("delete-1".to_owned(), 2)], "a last try, so that they can commit nothing more");
+    // The brokers are away.
+    let mut world = running();
+    world.edit(|spec| spec["deletion"]["deadline"] = "10s".into());
+    world.refuses_fences =
+        Some(BrokerFailure { reason: Reason::BrokerUnreachable, message: "connection refused".to_owned() });
+    world.delete();
+    for _ in 0..8 {
+        world.operator(usize::MAX);
+        world.informer();
+        world.set_controller();
+        world.kubelet_stops();
+    }
+    assert_eq!((world.released.clone(), world.pods.len()), (None, 0));
+    world.now += 10;
+    world.operator(usize::MAX);
+    let warning = world.released.unwrap().unwrap();
+    assert!(warning.ends_with("transactional ids are not fenced: connection refused"), "{warning}");
+}
+
+/// `kubectl delete --cascade=orphan`, before and after the garbage collector has cut the workers off.
+#[test]
+fn the_workers_of_a_job_that_is_deleted_without_them_go_on() {
+    for is_cut_off in [false, true] {
+        let mut world = running();
+        world.delete();
+        if is_cut_off {
+            world.set.as_mut().unwrap().metadata.owner_references = None;
+        } else {
+            world.job.finalizers_mut().push("orphan".to_owned());
+        }
+        world.operator(usize::MAX);
+        assert!(world.released.clone().unwrap().unwrap().contains("as asked"), "{:?}", world.released);
+        assert_eq!((world.fences.len(), world.set.unwrap().spec.unwrap().replicas), (0, Some(2)));
+    }
+}
+
+/// Its revisions are collected before it, as they are with a namespace.
+#[test]
+fn a_job_without_its_revisions_is_fenced_too() {
+    let mut world = running();
+    world.delete();
+    world.revisions.clear();
+    world.settle();
+    assert_eq!((world.released.clone(), world.fences.clone()), (Some(None), vec![("delete-1".to_owned(), 2)]));
+    assert!(world.unfenced.is_empty());
+}
+
 /// Somebody scales the StatefulSet while its ids are fenced, and the worker is gone before anybody looks.
 #[test]
 fn a_fence_is_over_when_the_stateful_set_has_changed_since() {

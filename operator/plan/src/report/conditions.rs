@@ -50,14 +50,16 @@ pub(super) fn set_all(
     let degraded = degraded(case, gates, progress);
     let now = Time(case.seen.now);
     let generation = case.seen.job.metadata.generation;
-    for (condition_type, saying) in [
+    // A spec that goes is checked no more.
+    let checks = [(ConditionType::SpecValid, spec), (ConditionType::BrokerCompatible, broker)];
+    let checks = checks.into_iter().filter(|_| progress.operation != Some(OperationType::Delete));
+    let others = [
         (ConditionType::Ready, ready),
         (ConditionType::Reconciling, reconciling),
         (ConditionType::Stalled, stalled),
-        (ConditionType::SpecValid, spec),
-        (ConditionType::BrokerCompatible, broker),
         (ConditionType::Degraded, degraded),
-    ] {
+    ];
+    for (condition_type, saying) in others.into_iter().chain(checks) {
         conditions::set(list, condition_type, saying.status, saying.reason, &saying.message, generation, &now);
     }
     Verdict { stalled: is_stalled, all_work }
@@ -94,10 +96,12 @@ fn broker_compatible(gates: &Gates) -> Saying {
 }
 
 fn stalled(case: &Case<'_>, gates: &Gates, progress: &Progress, spec: &Saying, broker: &Saying) -> Saying {
-    let spec_refused = matches!(gates.spec, SpecGate::Refused { .. });
+    let is_wanted = progress.operation != Some(OperationType::Delete);
+    let spec_refused = is_wanted && matches!(gates.spec, SpecGate::Refused { .. });
     // Brokers that refuse a spec which runs already do not stop it: that is `Degraded`.
-    let broker_refuses =
-        matches!(gates.broker, BrokerGate::Failed { needs_a_person: true, .. }) && !case.target_is_accepted;
+    let broker_refuses = is_wanted
+        && matches!(gates.broker, BrokerGate::Failed { needs_a_person: true, .. })
+        && !case.target_is_accepted;
     match (spec_refused, broker_refuses) {
         (true, true) => {
             return say(ConditionStatus::True, Reason::SpecInvalid, format!("{}\n{}", spec.message, broker.message));
@@ -161,7 +165,8 @@ fn reconciling(case: &Case<'_>, gates: &Gates, progress: &Progress, stalled: boo
                 }
             },
         ),
-        Step::Accepting => (ConditionStatus::True, Reason::Starting, "all checks passed".to_owned()),
+        Step::Released => (ConditionStatus::True, Reason::Deleting, "the job is deleted".to_owned()),
+        Step::Accepting | Step::Holding => (ConditionStatus::True, Reason::Starting, "all checks passed".to_owned()),
         Step::Nothing | Step::Running | Step::Suspended if !case.target_is_accepted => {
             (ConditionStatus::True, Reason::Planning, waits_for(gates))
         }
@@ -171,7 +176,9 @@ fn reconciling(case: &Case<'_>, gates: &Gates, progress: &Progress, stalled: boo
     };
     // Something that needs a person is not on its way, although the last accepted revision may be scaled meanwhile.
     match (stalled, &progress.step) {
-        (true, Step::Draining { .. } | Step::Fencing { .. }) | (false, _) => say(status, reason, message),
+        (true, Step::Draining { .. } | Step::Fencing { .. } | Step::Released) | (false, _) => {
+            say(status, reason, message)
+        }
         (true, _) => say(ConditionStatus::False, Reason::UpToDate, message),
     }
 }
@@ -185,6 +192,7 @@ fn cannot_fence(failure: &BrokerFailure) -> String {
 fn leaving(progress: &Progress) -> &'static str {
     match progress.operation {
         Some(OperationType::Suspend) => "the job is suspended: its workers",
+        Some(OperationType::Delete) => "the job is deleted: its workers",
         _ => "workers of the old revision",
     }
 }
@@ -232,6 +240,9 @@ fn readiness(case: &Case<'_>, gates: &Gates, progress: &Progress, is_newest: boo
     }
     if progress.operation == Some(OperationType::Suspend) {
         return say(ConditionStatus::False, Reason::WorkersNotReady, "the job is being suspended");
+    }
+    if progress.operation == Some(OperationType::Delete) {
+        return say(ConditionStatus::False, Reason::Deleting, "the job is deleted");
     }
     let Some(current) = &progress.current else {
         return say(ConditionStatus::False, Reason::NotStarted, format!("nothing runs yet: {}", waits_for(gates)));

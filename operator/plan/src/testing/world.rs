@@ -59,6 +59,8 @@ pub(crate) struct World {
     pub refuses_fences: Option<BrokerFailure>,
     /// What the operator remembers of its newest fence.
     pub fence: Option<FenceObserved>,
+    /// The job was let go, and what was not ended.
+    pub released: Option<Option<String>>,
     /// Every fence that was done: what for, and how many ids.
     pub fences: Vec<(String, usize)>,
     counter: u64,
@@ -83,6 +85,7 @@ impl World {
             unfenced: BTreeMap::new(),
             refuses_fences: None,
             fence: None,
+            released: None,
             fences: Vec::new(),
             counter: 0,
         }
@@ -100,6 +103,11 @@ impl World {
         let generation = self.job.metadata.generation.unwrap() + 1;
         json["metadata"]["generation"] = generation.into();
         self.job = from_value(json).unwrap();
+    }
+
+    /// The user deletes the job.
+    pub(crate) fn delete(&mut self) {
+        self.job.metadata.deletion_timestamp = Some(Time(at(self.now)));
     }
 
     pub(crate) fn observe(&self) -> Observed {
@@ -124,6 +132,9 @@ impl World {
 
     /// The operator looks, and is killed after `survive` writes. `usize::MAX`: it is not killed.
     pub(crate) fn operator(&mut self, survive: usize) {
+        if self.released.is_some() {
+            return;
+        }
         // A worker with a fenced id lives: that fence counts for nothing.
         let workers = pods::workers(&self.pods);
         self.fence = self.fence.take().filter(|fence| !fence.is_over(&workers));
@@ -184,21 +195,29 @@ impl World {
                 }
             }
             Act::Fence(fence) => self.take_ids(*fence),
+            Act::Hold => self.job.finalizers_mut().push(names::FINALIZER.to_owned()),
+            Act::Release { warning } => {
+                self.job.finalizers_mut().clear();
+                self.released = Some(warning);
+            }
             Act::Replace(replace) => self.terminate(&replace.pod),
             Act::ForgetRevisions(names) => self.revisions.retain(|old| !names.contains(&old.name_any())),
         }
     }
 
     fn take_ids(&mut self, fence: Fence) {
-        for pod in &self.pods {
+        let journal = self.job.status.clone().unwrap();
+        let step = journal.operation.as_ref().and_then(|operation| operation.step.clone());
+        let is_last_try = step.as_deref() == Some("Releasing");
+        for pod in self.pods.iter().filter(|_| !is_last_try) {
             let ordinal = names::ordinal_of_pod(&pod.name_any()).unwrap();
             assert!(!fence.ordinals.contains(&ordinal), "{} is alive and fenced: {fence:?}", pod.name_any());
         }
-        let journal = self.job.status.clone().unwrap();
         let in_use = journal.transactions.and_then(|transactions| transactions.ids_in_use).unwrap();
         assert!(fence.ordinals.end >= in_use.unsigned_abs(), "{fence:?} leaves some of {in_use} workers out");
         // Before a start the step stands in the journal; ids of surplus workers are fenced beside whatever goes on.
-        let step = journal.operation.filter(|operation| operation.step.as_deref() == Some("Fencing"));
+        let step =
+            journal.operation.filter(|operation| matches!(operation.step.as_deref(), Some("Fencing" | "Releasing")));
         assert_eq!(step.is_some(), fence.ordinals.start == 0, "{step:?}, {fence:?}");
         assert!(step.is_none_or(|step| step.id == fence.operation));
         let Fence { operation, ordinals, ids, set, .. } = fence;
