@@ -21,6 +21,8 @@ pub enum ConditionType {
     SpecValid,
     /// The brokers can be reached and their limits allow the spec.
     BrokerCompatible,
+    /// No other job uses the same transactional ids or consumer group.
+    TransactionalIdsOwned,
     /// The job runs, but something is wrong.
     Degraded,
 }
@@ -119,6 +121,12 @@ pub enum Reason {
     ImagePullFailed,
     /// The API server refused a child object.
     ApplyFailed,
+
+    // --- TransactionalIdsOwned
+    /// The transactional ids and the consumer group are the job's own.
+    IdsOwned,
+    /// Another StreamJob on the same Kafka cluster has the prefix or the consumer group.
+    IdsTaken,
 }
 
 /// `True`, `False` or `Unknown`.

@@ -35,6 +35,7 @@ use crate::{
     broker::BrokerProbe,
     error::{Error, chain},
     events::Events,
+    jobs::AllJobs,
     memory::{JobKey, Memory},
     metrics::Metrics,
     observe, status,
@@ -62,6 +63,8 @@ pub struct Context {
     pub workers: Box<dyn WorkerProbe>,
     /// Events, without repetitions.
     pub events: Events,
+    /// Who else is there.
+    pub jobs: AllJobs,
     /// Hints that may be lost.
     pub memory: Memory,
     /// Metrics.
@@ -95,13 +98,13 @@ impl Context {
     }
 }
 
-/// Runs the controller of one namespace, or of all, until `stop`.
-pub async fn run(
+/// The controller of one namespace, or of all, which runs until `stop`. All are made before the first of them runs.
+pub fn run(
     context: Arc<Context>,
     namespace: Option<String>,
     concurrency: u16,
     stop: impl Future<Output = ()> + Send + Sync + 'static,
-) {
+) -> impl Future<Output = ()> + Send {
     let jobs = api::<DeserializeGuard<StreamJob>>(&context.client, namespace.as_deref());
     let mut controller = Controller::new(jobs, watcher::Config::default())
         .with_config(Config::default().concurrency(concurrency).debounce(DEBOUNCE));
@@ -112,10 +115,8 @@ pub async fn run(
     controller = watch::<Service>(controller, &context, namespace.as_deref());
     controller = watch::<ServiceAccount>(controller, &context, namespace.as_deref());
     controller = watch::<PodDisruptionBudget>(controller, &context, namespace.as_deref());
-    controller
-        .graceful_shutdown_on(stop)
-        .run(reconcile, again, Arc::clone(&context))
-        .for_each(|outcome| {
+    context.jobs.add(controller.store());
+    controller.graceful_shutdown_on(stop).run(reconcile, again, Arc::clone(&context)).for_each(move |outcome| {
             if let Err(ControllerError::ObjectNotFound(gone)) = &outcome {
                 let key = (gone.namespace.clone().unwrap_or_default(), gone.name.clone());
                 context.memory.forget(&key);
@@ -126,7 +127,6 @@ pub async fn run(
             }
             std::future::ready(())
         })
-        .await;
 }
 
 fn api<K>(client: &Client, namespace: Option<&str>) -> Api<K>

@@ -10,6 +10,7 @@ pub mod controller;
 pub mod error;
 pub mod events;
 pub mod http;
+pub mod jobs;
 pub mod leader;
 pub mod memory;
 pub mod metrics;

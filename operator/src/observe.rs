@@ -42,10 +42,11 @@ pub async fn observe(context: &Context, job: StreamJob) -> Result<(Observed, Rev
     // Before the brokers are asked: an answer to old credentials says nothing about new ones.
     let wanted = revision::secrets(newest.map_or(&job.spec, |newest| &newest.spec));
     let secrets = credentials(context, &key, &uid, &wanted).await;
-    let (broker, worker_errors, plan_pods) = tokio::join!(
+    let (broker, worker_errors, plan_pods, rivals) = tokio::join!(
         broker(context, &key, &uid, &job, &target, is_running),
         worker_errors(context, &key, &uid, &pods),
         answers(context, &namespace, plan_pods),
+        context.jobs.rivals(&job),
     );
     let facts = fencepost_plan::pods::workers(&pods);
     let remembered = context.memory.with(&key, &uid, |memory| {
@@ -64,6 +65,7 @@ pub async fn observe(context: &Context, job: StreamJob) -> Result<(Observed, Rev
         pods,
         plan: PlanObserved { pods: plan_pods, failures },
         broker,
+        rivals,
         worker_errors,
         replacements,
         secrets,

@@ -22,6 +22,7 @@ use crate::{
     events::Events,
     http::{self, Readiness},
     leader::{Candidate, LeaderError, Lease},
+    jobs::AllJobs,
     memory::Memory,
     metrics::Metrics,
     served, worker,
@@ -156,6 +157,7 @@ async fn controllers(args: &Args, client: Client, metrics: Metrics, stop: Cancel
         settings: Settings { worker_image: args.worker_image.clone() },
         broker: Box::new(broker::Kafka),
         workers: Box::new(worker::Http::default()),
+        jobs: AllJobs::default(),
         memory: Memory::default(),
         metrics,
         clock: Timestamp::now,
@@ -164,11 +166,14 @@ async fn controllers(args: &Args, client: Client, metrics: Metrics, stop: Cancel
     tracing::info!(namespaces = namespaces.join(","), worker_image = args.worker_image, "looking after StreamJobs");
     let scopes: Vec<Option<String>> =
         if namespaces.is_empty() { vec![None] } else { namespaces.into_iter().map(Some).collect() };
-    let mut tasks = JoinSet::new();
-    for namespace in scopes {
-        let stopped = stop.clone().cancelled_owned().boxed().shared();
-        tasks.spawn(controller::run(Arc::clone(&context), namespace, args.concurrency, stopped));
-    }
+    let controllers: Vec<_> = scopes
+        .into_iter()
+        .map(|namespace| {
+            let stopped = stop.clone().cancelled_owned().boxed().shared();
+            controller::run(Arc::clone(&context), namespace, args.concurrency, stopped)
+        })
+        .collect();
+    let mut tasks: JoinSet<()> = controllers.into_iter().collect();
     while let Some(_ended) = tasks.join_next().await {
         if !stop.is_cancelled() {
             return Err(RunError::ControllerEnded);

@@ -62,7 +62,7 @@ enum Command {
 /// Which job.
 #[derive(Debug, clap::Args)]
 pub(crate) struct JobArgs {
-    /// A StreamJob manifest, or the resolved job that the operator writes.
+    /// A StreamJob manifest, or the resolved job that the operator writes; `-` reads it from standard input.
     path: PathBuf,
 
     /// Folder with the Secrets that a manifest refers to: `<folder>/<secret>/<key>`.

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::{Read, stdin},
     path::{Path, PathBuf},
 };
 
@@ -11,6 +12,7 @@ use fencepost_crds::{
     resolve::resolve,
 };
 use kube::CustomResourceExt;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use thiserror::Error;
 
@@ -61,6 +63,9 @@ pub enum JobError {
     },
 }
 
+/// Where a manifest comes through a pipe, such as that of `kubectl exec`.
+const STANDARD_INPUT: &str = "-";
+
 /// A job as it was found.
 #[derive(Clone, Debug)]
 pub(crate) struct Loaded {
@@ -70,12 +75,17 @@ pub(crate) struct Loaded {
     pub(crate) spec: Option<StreamJobSpec>,
 }
 
-/// Reads a job. Secrets of a StreamJob manifest are looked for in `secrets_dir` as `<secret>/<key>`.
+/// Reads a job, from standard input where the path is `-`. Secrets of a StreamJob manifest are looked for in `secrets_dir` as `<secret>/<key>`.
 ///
 /// # Errors
 /// When the file cannot be read, is of another kind, has a field that the schema does not know, or is of a newer version.
 pub(crate) fn load(path: &Path, secrets_dir: &str) -> Result<Loaded, JobError> {
-    let text = fs::read_to_string(path).map_err(|source| JobError::Read { path: path.to_owned(), source })?;
+    let mut text = String::new();
+    let read = match path.to_str() {
+        Some(STANDARD_INPUT) => stdin().lock().read_to_string(&mut text).map(drop),
+        _ => fs::read_to_string(path).map(|content| text = content),
+    };
+    read.map_err(|source| JobError::Read { path: path.to_owned(), source })?;
     parse(path, &text, secrets_dir)
 }
 
@@ -88,7 +98,7 @@ fn parse(path: &Path, text: &str, secrets_dir: &str) -> Result<Loaded, JobError>
         if have > CONTRACT_VERSION {
             return Err(JobError::Newer { path: path.to_owned(), have });
         }
-        let resolved = serde_json::from_value(value).map_err(|error| shape(error.to_string()))?;
+        let resolved = typed(value).map_err(shape)?;
         return Ok(Loaded { resolved, spec: None });
     }
     let word = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -100,8 +110,16 @@ fn parse(path: &Path, text: &str, secrets_dir: &str) -> Result<Loaded, JobError>
     if !unknown.is_empty() {
         return Err(shape(format!("unknown field {}", unknown.join(", "))));
     }
-    let job: StreamJob = serde_json::from_value(value).map_err(|error| shape(error.to_string()))?;
+    let job: StreamJob = typed(value).map_err(shape)?;
     Ok(Loaded { resolved: resolve(&job, "", secrets_dir), spec: Some(job.spec) })
+}
+
+/// The error says which field it is.
+fn typed<T: DeserializeOwned>(value: Value) -> Result<T, String> {
+    serde_path_to_error::deserialize(value).map_err(|error| match error.path().to_string() {
+        root if root == "." => error.inner().to_string(),
+        path => format!("{path}: {}", error.inner()),
+    })
 }
 
 /// Fields that the schema does not have. The API server would refuse or drop them, so a file must not be silently different.
@@ -143,6 +161,8 @@ fn walk(value: &Value, schema: &Value, path: &str, found: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
 
     const MANIFEST: &str = "
@@ -184,6 +204,16 @@ spec:
     fn an_unknown_field_is_named_with_its_path() {
         let error = read(&MANIFEST.replace("name: user, type", "name: user, tpye: x, type")).unwrap_err().to_string();
         assert!(error.contains("unknown field spec.pipeline.sources[0].columns[0].tpye"), "{error}");
+    }
+
+    #[rstest]
+    #[case::a_duration_without_unit("250ms", "250", "spec.processing.protocol.transactional.commitInterval: ")]
+    #[case::an_unknown_word("STRING}]}", "STRING}], onBadRecord: Drop}", "spec.pipeline.sources[0].onBadRecord: unknown variant `Drop`")]
+    #[case::another_type("sources:", "sources: 1\n    others:", "spec.pipeline.sources: invalid type")]
+    #[case::a_field_that_is_missing("bootstrapServers: kafka:9092", "groupProtocol: Classic", "spec.kafka: missing field `bootstrapServers`")]
+    fn a_wrong_field_is_named_with_its_path(#[case] from: &str, #[case] to: &str, #[case] wanted: &str) {
+        let error = read(&MANIFEST.replace(from, to)).unwrap_err().to_string();
+        assert!(error.contains(wanted), "{error}");
     }
 
     #[test]

@@ -140,6 +140,16 @@ impl<'l> Bench<'l> {
         self.cluster().apply(&text).map(drop).map_err(Failure::means("apply a manifest"))
     }
 
+    /// Runs a command in a container, with this on its standard input, and gives what it printed.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub fn execute(&self, pod: &str, command: &[&str], input: &str) -> Result<String, Failure> {
+        let mut kubectl = self.cluster().kubectl_command().map_err(Failure::means("run kubectl"))?;
+        kubectl.args(["exec", "--stdin", "--namespace", &self.namespace, pod, "--"]).args(command);
+        command::run_with_input(&mut kubectl, input.as_bytes()).map_err(Failure::means("run a command in a container"))
+    }
+
     /// What the API server says when it refuses a manifest; `None`: it does not refuse it. Nothing is stored.
     ///
     /// # Errors

@@ -85,10 +85,12 @@ pub(super) fn wrong_update(bench: &Bench<'_>) -> Outcome {
     let good = bench.until_ready(&job.name)?;
     let workers = bench.workers(&job.name)?;
     let mut tail = Tail::new(&bench.connection(), &[&job.output]).map_err(Failure::means("follow the output"))?;
-    let mut lines = Vec::new();
+    let mut lines = vec![taken_names(bench, &job)?];
+    moves(&mut tail, "while another job wants its transactional ids")?;
     for (what, spoil) in WRONG {
         let mut wrong = job.manifest(bench)?;
         spoil(&mut wrong);
+        validates(bench, &job, &wrong, false)?;
         bench.apply(&wrong)?;
         let refused = bench.until_job(&job.name, what, Limits::JUDGED, |job| {
             is_answered(job)
@@ -102,6 +104,7 @@ pub(super) fn wrong_update(bench: &Bench<'_>) -> Outcome {
         ensure!(epoch(&refused) == epoch(&good), "{what}: the epoch changed");
     }
     job.version = 2;
+    validates(bench, &job, &job.manifest(bench)?, true)?;
     bench.apply(&job.manifest(bench)?)?;
     let mended = bench.until_job(&job.name, "the mended job to run", Limits::READY, |job| {
         is_answered(job) && has(job, ConditionType::Ready, "True", None) && epoch(job) > epoch(&good)
@@ -112,6 +115,28 @@ pub(super) fn wrong_update(bench: &Bench<'_>) -> Outcome {
     let trial = bench.trial(&job.name, Meaning::purchases(&job.output)).input(&input).output(&job.output);
     lines.push(bench.judge(trial)?);
     Ok(lines)
+}
+
+/// A second job with the prefix of one that runs must not start, and goes without a trace.
+fn taken_names(bench: &Bench<'_>, job: &OrdersJob) -> Result<String, Failure> {
+    let mut copy = OrdersJob { name: "copy".to_owned(), ..job.clone() }.manifest(bench)?;
+    copy.spec.kafka.transactional_id_prefix = Some(format!("{}.{}", bench.namespace(), job.name));
+    bench.apply(&copy)?;
+    let refused =
+        bench.until_condition("copy", ConditionType::Stalled, "True", Reason::IdsTaken, Limits::JUDGED)?;
+    ensure!(epoch(&refused) == 0, "a copy with the ids of another job has started");
+    let told = message(&refused, ConditionType::TransactionalIdsOwned);
+    ensure!(told.contains(&format!("{}/{}", bench.namespace(), job.name)), "the condition does not name it: {told}");
+    bench.kubectl(&["delete", "streamjob", "copy", "--namespace", bench.namespace(), "--wait=true"])?;
+    Ok(told)
+}
+
+/// A user asks a worker whether a manifest would be accepted.
+fn validates(bench: &Bench<'_>, job: &OrdersJob, manifest: &StreamJob, wanted: bool) -> Result<(), Failure> {
+    let text = serde_json::to_string(manifest).map_err(Failure::means("write a manifest"))?;
+    let told = bench.execute(&format!("{}-0", job.name), &["fencepost-worker", "validate", "-"], &text);
+    ensure!(told.is_ok() == wanted, "fencepost-worker validate says {told:?}");
+    Ok(())
 }
 
 type Spoil = fn(&mut StreamJob);

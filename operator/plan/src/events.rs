@@ -44,6 +44,7 @@ pub fn between(old: &StreamJobStatus, new: &StreamJobStatus) -> Vec<Note> {
     for (condition_type, bad_when) in [
         (ConditionType::SpecValid, "False"),
         (ConditionType::BrokerCompatible, "False"),
+        (ConditionType::TransactionalIdsOwned, "False"),
         (ConditionType::Degraded, "True"),
     ] {
         let (before, after) = pair(old, new, condition_type);
@@ -100,7 +101,7 @@ fn given_up(old: &StreamJobStatus, new: &StreamJobStatus) -> Option<Note> {
 fn stalled(old: &StreamJobStatus, new: &StreamJobStatus) -> Option<Note> {
     let (before, after) = pair(old, new, ConditionType::Stalled);
     let after = after.filter(|after| after.status == "True")?;
-    if matches!(after.reason.as_str(), "SpecInvalid" | "BrokerIncompatible") {
+    if matches!(after.reason.as_str(), "SpecInvalid" | "BrokerIncompatible" | "IdsTaken") {
         return None;
     }
     before

@@ -9,6 +9,7 @@
 //! | [`revision`] | which revision is this spec, and what does a revision run |
 //! | [`secrets`] | which credentials did a worker start with |
 //! | [`pods`] | what do the pods say about the workers |
+//! | [`ownership`] | do two jobs use the same names on the same Kafka cluster |
 //! | [`validate`] | what is wrong with a spec, all at once |
 //! | [`decide`] | what is the next step |
 //! | [`build`] | what do the children look like |
@@ -20,6 +21,7 @@ pub mod build;
 pub mod decide;
 pub mod events;
 pub mod observed;
+pub mod ownership;
 pub mod pods;
 pub mod report;
 pub mod revision;

@@ -13,7 +13,7 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 
-use crate::{pods::PodFacts, revision::AcceptedRevision, secrets::Fingerprints};
+use crate::{ownership::Rival, pods::PodFacts, revision::AcceptedRevision, secrets::Fingerprints};
 
 /// How the operator was installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +44,8 @@ pub struct Observed {
     pub plan: PlanObserved,
     /// What the brokers said.
     pub broker: BrokerObserved,
+    /// Other jobs with the same prefix or group.
+    pub rivals: Vec<Rival>,
     /// The newest error of each worker that answers, by pod name.
     pub worker_errors: BTreeMap<String, WorkerError>,
     /// Workers that were replaced because they crash, by pod name.

@@ -86,6 +86,7 @@ pub(crate) fn observed(job: StreamJob) -> Observed {
         pods: Vec::new(),
         plan: PlanObserved::default(),
         broker: BrokerObserved::Facts(facts()),
+        rivals: Vec::new(),
         worker_errors: BTreeMap::new(),
         replacements: BTreeMap::new(),
         secrets: crate::secrets::Fingerprints::default(),

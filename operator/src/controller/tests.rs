@@ -7,6 +7,7 @@ use std::{
 
 use fencepost_crds::{
     StreamJob,
+    conditions::{self, ConditionType},
     v1alpha1::{JobState, Phase, StreamJobStatus},
 };
 use proptest::{collection::vec, option, prelude::*};
@@ -245,6 +246,40 @@ async fn a_namespace_that_is_deleted_goes_whatever_happens_to_the_operator() {
         cluster.delete_namespace();
         cluster.run(Some(cut)).await;
         assert_eq!((cluster.end().len(), cluster.violations()), (0, vec![]), "cut at step {cut} of {steps}");
+    }
+}
+
+/// Wherever the operator dies, the second starts when the first is gone, and not earlier.
+///
+/// ```text
+///  spend          starts ───────────────▶ deleted ─▶ gone
+///  spend-again    waits, as the ids are not its own ──────▶ starts
+/// ```
+#[tokio::test(start_paused = true)]
+async fn two_jobs_with_the_same_ids_never_run_at_once() {
+    let both = |cluster: &mut Cluster| {
+        cluster.submit();
+        cluster.submit_again("spend-again");
+    };
+    let of_second = |cluster: &Cluster| {
+        cluster.server.get::<StreamJob>(NAMESPACE, "spend-again").unwrap().status.unwrap_or_default()
+    };
+    let mut whole = Cluster::new();
+    both(&mut whole);
+    let steps = whole.run(None).await.steps;
+    for cut in 1..=steps {
+        let mut cluster = Cluster::new();
+        both(&mut cluster);
+        cluster.run(Some(cut)).await;
+        let waiting = of_second(&cluster);
+        assert_eq!((waiting.epoch, waiting.phase), (None, Some(Phase::Stalled)), "cut at step {cut} of {steps}");
+        let told = conditions::get(&waiting.conditions, ConditionType::Stalled).unwrap();
+        assert_eq!((told.status.as_str(), told.reason.as_str()), ("True", "IdsTaken"));
+        assert_as_asked(&cluster);
+        delete(&mut cluster);
+        cluster.run(None).await;
+        assert_eq!((cluster.job(), of_second(&cluster).epoch), (None, Some(1)), "cut at step {cut} of {steps}");
+        assert_eq!(cluster.violations(), [] as [&str; 0]);
     }
 }
 

@@ -60,6 +60,12 @@ impl Brokers {
                 ));
             }
         }
+        match state.ids.get(id) {
+            Some(Id { owner: Some((holder, _)), lives: true, .. }) if holder != pod => {
+                wrong.push(format!("{pod} takes {id}, and {holder} lives"));
+            }
+            _ => {}
+        }
         state.violations.extend(wrong);
         let producer_epoch = state.ids.get(id).map_or(0, |before| before.producer_epoch + 1);
         state.ids.insert(

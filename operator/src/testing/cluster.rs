@@ -27,6 +27,7 @@ use super::{Brokers, Life, brokers::Network, life::Fate, now};
 use crate::{
     controller::{self, Context},
     events::Events,
+    jobs::AllJobs,
     memory::Memory,
     metrics::Metrics,
     worker::{AskError, WorkerProbe},
@@ -146,6 +147,19 @@ impl Cluster {
         self.server.create::<StreamJob>("user", job).unwrap();
     }
 
+    /// The same job once more under another name, with the transactional ids of the first.
+    pub(crate) fn submit_again(&self, name: &str) {
+        let spec = serde_json::to_value(self.job().unwrap().spec).unwrap();
+        let mut job = json!({
+            "apiVersion": "fencepost.dev/v1alpha1",
+            "kind": "StreamJob",
+            "metadata": { "name": name, "namespace": NAMESPACE },
+            "spec": spec,
+        });
+        job["spec"]["kafka"]["transactionalIdPrefix"] = format!("{NAMESPACE}.{JOB}").into();
+        self.server.create::<StreamJob>("user", job).unwrap();
+    }
+
     /// A user changes the spec.
     pub(crate) fn edit(&self, change: impl FnOnce(&mut Value)) {
         self.server.update::<StreamJob>("user", (NAMESPACE, JOB), |job| change(&mut job["spec"])).unwrap();
@@ -248,6 +262,7 @@ impl Cluster {
             settings: Settings { worker_image: "worker:1".to_owned() },
             broker: Box::new(Network { brokers: self.brokers.clone(), life: Arc::clone(life) }),
             workers: Box::new(Content),
+            jobs: AllJobs::default(),
             memory: Memory::default(),
             metrics: Metrics::default(),
             clock: now,

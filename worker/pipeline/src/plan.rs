@@ -245,7 +245,7 @@ fn check_table_names(spec: &PipelineSpec) -> Vec<Violation> {
         }
         if (source.on_bad_record == OnBadRecord::DeadLetter) != source.dead_letter_topic.is_some() {
             let message = "deadLetterTopic is required with onBadRecord: DeadLetter, and only then".to_owned();
-            violations.push(violation(Reason::InvalidSql, &format!("sources[{i}].deadLetterTopic"), message));
+            violations.push(violation(Reason::BadDeadLetterTopic, &format!("sources[{i}].deadLetterTopic"), message));
         }
     }
     violations

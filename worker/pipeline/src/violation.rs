@@ -36,6 +36,8 @@ pub enum Reason {
     UnnamedColumn,
     /// The `INSERT INTO` statements of a sink disagree on its columns.
     SinkColumnsDiffer,
+    /// A dead-letter topic without `onBadRecord: DeadLetter`, or that without a topic.
+    BadDeadLetterTopic,
     /// A column cannot be what the sink wants it to be: key, timestamp, header, or a value at all.
     BadSinkColumn,
 }

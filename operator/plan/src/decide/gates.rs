@@ -1,5 +1,5 @@
-//! May the newest spec run? Three checks, independent of each other, so that a user sees all problems at once: rules on the spec, the
-//! plan of its own image, the brokers.
+//! May the newest spec run? Four checks, independent of each other, so that a user sees all problems at once: rules on the spec, the
+//! plan of its own image, the brokers, other jobs with the same names.
 //!
 //! A revision passes once. What brokers say later is reported, and never stops workers.
 
@@ -17,9 +17,13 @@ use crate::{
     backoff,
     build::{self, BuildError},
     observed::{BrokerFacts, BrokerObserved, PlanPod},
+    ownership,
     pods::{PodFacts, elapsed},
     validate::{self, Facts, Findings, Stage},
 };
+
+/// How soon names that another job has are worth another look.
+const TAKEN: Duration = Duration::from_secs(10);
 
 /// Judgement on the newest spec.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +32,8 @@ pub struct Gates {
     pub spec: SpecGate,
     /// The brokers.
     pub broker: BrokerGate,
+    /// Why the transactional ids or the group belong to another job.
+    pub taken: Option<String>,
     /// Allowed and probably not meant.
     pub warnings: Vec<Violation>,
     /// The plan, when it is known.
@@ -85,13 +91,14 @@ impl Gates {
     /// The newest spec may run.
     #[must_use]
     pub fn passed(&self) -> bool {
-        self.spec == SpecGate::Passed && self.broker == BrokerGate::Passed
+        self.spec == SpecGate::Passed && self.broker == BrokerGate::Passed && self.taken.is_none()
     }
 
     /// The newest spec is refused and stays refused until a person does something.
     #[must_use]
     pub const fn refused(&self) -> bool {
-        matches!(self.spec, SpecGate::Refused { .. })
+        self.taken.is_some()
+            || matches!(self.spec, SpecGate::Refused { .. })
             || matches!(self.broker, BrokerGate::Failed { needs_a_person: true, .. })
     }
 }
@@ -111,15 +118,23 @@ pub(super) fn judge(case: &Case<'_>) -> Result<Gates, BuildError> {
     let planned = plan(case)?;
     let spec = spec_gate(case, &findings, &planned);
     let mut acts = planned.acts;
+    let mut look_again = planned.look_again;
     let broker = broker_gate(case, &findings, &spec, broker_facts, &mut acts);
+    let taken = ownership::taken(&case.seen.rivals, &case.seen.job.spec.kafka, &case.seen.broker);
+    if taken.is_some() {
+        acts.retain(|act| !matches!(act, Act::CreateTopics(_)));
+        // Nobody tells when the other one goes.
+        look_again = Some(look_again.map_or(TAKEN, |first| first.min(TAKEN)));
+    }
     Ok(Gates {
         spec,
         broker,
+        taken,
         warnings: findings.warnings,
         plan: planned.plan,
         guarantees: planned.guarantees,
         acts,
-        look_again: planned.look_again,
+        look_again,
     })
 }
 

@@ -2,7 +2,7 @@
 
 mod rotation;
 
-use std::sync::LazyLock;
+use std::{sync::LazyLock, time::Duration};
 
 use fencepost_crds::{
     conditions::{ConditionType, Reason},
@@ -15,6 +15,7 @@ use rstest::rstest;
 use super::Act;
 use crate::{
     observed::{BrokerFailure, BrokerObserved, FenceObserved, Replacement, TopicFacts},
+    ownership::Rival,
     pods::{self, PodFacts},
     secrets::Fingerprints,
     testing::{Ended, World, at, facts},
@@ -183,6 +184,68 @@ fn a_refused_spec_changes_nothing_and_the_old_one_is_still_looked_after() {
     world.settle();
     assert_eq!(world.condition(ConditionType::Ready).0, "True");
     assert_eq!(world.epoch(), Some(1));
+}
+
+fn rival(is_older: bool) -> Vec<Rival> {
+    vec![Rival {
+        job: "shop/other".to_owned(),
+        shares: vec!["spec.kafka.consumerGroup shop.spend".to_owned()],
+        is_older,
+        cluster_id: Some("c-1".to_owned()),
+        bootstrap_servers: "kafka:9092".to_owned(),
+    }]
+}
+
+#[test]
+fn a_job_with_the_names_of_an_older_one_starts_when_that_is_gone() {
+    let mut world = World::new();
+    world.rivals = rival(true);
+    world.edit(|spec| spec["pipeline"]["sinks"][0]["kafka"]["create"] = serde_json::json!({ "partitions": 4 }));
+    if let BrokerObserved::Facts(facts) = &mut world.broker {
+        facts.topics.insert("totals".to_owned(), TopicFacts::Missing);
+    }
+    world.settle();
+    assert!(world.set.is_none() && world.revisions.is_empty() && world.epoch().is_none());
+    let taken = || ("False".to_owned(), "IdsTaken".to_owned());
+    assert_eq!(world.condition(ConditionType::TransactionalIdsOwned), taken());
+    assert_eq!(world.condition(ConditionType::Stalled), ("True".to_owned(), "IdsTaken".to_owned()));
+    assert_eq!(world.condition(ConditionType::SpecValid).0, "True", "the other checks go on");
+    assert_eq!(world.events, ["IdsTaken"], "once");
+    assert!(world.decide().look_again <= Duration::from_secs(10), "nothing tells when it goes");
+    let made = |world: &World| match &world.broker {
+        BrokerObserved::Facts(facts) => matches!(facts.topics["totals"], TopicFacts::Exists { .. }),
+        _ => false,
+    };
+    assert!(!made(&world), "nothing is made for it");
+    let told = world.message(ConditionType::Ready);
+    assert!(told.contains("shop/other has spec.kafka.consumerGroup shop.spend"), "{told}");
+    world.rivals.clear();
+    world.settle();
+    assert!(made(&world) && world.epoch() == Some(1));
+    assert_eq!(world.condition(ConditionType::TransactionalIdsOwned).1, "IdsOwned");
+    assert_eq!(world.condition(ConditionType::Stalled).0, "False");
+}
+
+/// Two that run were there before anybody looked: which is right is for people to say.
+#[test]
+fn a_job_that_runs_is_not_stopped_because_another_has_its_names() {
+    let mut world = running();
+    world.rivals = rival(false);
+    world.settle();
+    assert_eq!(world.condition(ConditionType::TransactionalIdsOwned).1, "IdsOwned", "the other one is told");
+    world.rivals = rival(true);
+    world.settle();
+    assert_eq!(world.condition(ConditionType::Degraded), ("True".to_owned(), "IdsTaken".to_owned()));
+    assert_eq!(world.condition(ConditionType::Ready).0, "True");
+    assert_eq!(world.condition(ConditionType::Stalled).0, "False");
+    // A new spec of it waits until they have names of their own; the old one goes on.
+    world.edit(sql("INSERT INTO totals SELECT 'x' FROM orders"));
+    world.settle();
+    assert_eq!((world.epoch(), world.pods.len()), (Some(1), 2));
+    assert_eq!(world.condition(ConditionType::Ready), ("False".to_owned(), "NewRevisionRefused".to_owned()));
+    world.delete();
+    world.settle();
+    assert_eq!(world.released, Some(None), "it can go");
 }
 
 /// ```text

@@ -41,7 +41,8 @@ pub(super) fn set_all(
 ) -> Verdict {
     let spec = spec_valid(gates);
     let broker = broker_compatible(gates);
-    let stalled = stalled(case, gates, progress, &spec, &broker);
+    let owned = ids_owned(gates);
+    let stalled = stalled(case, gates, progress, [&spec, &broker, &owned]);
     let is_stalled = matches!(stalled.status, ConditionStatus::True);
     let is_newest = progress.current.as_ref() == Some(&case.target.revision);
     let all_work = is_newest && progress.step == Step::Running && ready == progress.replicas;
@@ -51,7 +52,11 @@ pub(super) fn set_all(
     let now = Time(case.seen.now);
     let generation = case.seen.job.metadata.generation;
     // A spec that goes is checked no more.
-    let checks = [(ConditionType::SpecValid, spec), (ConditionType::BrokerCompatible, broker)];
+    let checks = [
+        (ConditionType::SpecValid, spec),
+        (ConditionType::BrokerCompatible, broker),
+        (ConditionType::TransactionalIdsOwned, owned),
+    ];
     let checks = checks.into_iter().filter(|_| progress.operation != Some(OperationType::Delete));
     let others = [
         (ConditionType::Ready, ready),
@@ -95,20 +100,30 @@ fn broker_compatible(gates: &Gates) -> Saying {
     }
 }
 
-fn stalled(case: &Case<'_>, gates: &Gates, progress: &Progress, spec: &Saying, broker: &Saying) -> Saying {
-    let is_wanted = progress.operation != Some(OperationType::Delete);
-    let spec_refused = is_wanted && matches!(gates.spec, SpecGate::Refused { .. });
-    // Brokers that refuse a spec which runs already do not stop it: that is `Degraded`.
-    let broker_refuses = is_wanted
-        && matches!(gates.broker, BrokerGate::Failed { needs_a_person: true, .. })
-        && !case.target_is_accepted;
-    match (spec_refused, broker_refuses) {
-        (true, true) => {
-            return say(ConditionStatus::True, Reason::SpecInvalid, format!("{}\n{}", spec.message, broker.message));
-        }
-        (true, false) => return say(ConditionStatus::True, Reason::SpecInvalid, spec.message.as_str()),
-        (false, true) => return say(ConditionStatus::True, Reason::BrokerIncompatible, broker.message.as_str()),
-        (false, false) => {}
+fn ids_owned(gates: &Gates) -> Saying {
+    match &gates.taken {
+        None => say(
+            ConditionStatus::True,
+            Reason::IdsOwned,
+            "no other StreamJob uses this prefix of transactional ids or this consumer group",
+        ),
+        Some(message) => say(ConditionStatus::False, Reason::IdsTaken, message.as_str()),
+    }
+}
+
+fn stalled(case: &Case<'_>, gates: &Gates, progress: &Progress, [spec, broker, owned]: [&Saying; 3]) -> Saying {
+    // What is said of a spec that runs already does not stop it: that is `Degraded`.
+    let is_asked = progress.operation != Some(OperationType::Delete) && !case.target_is_accepted;
+    let refusals = [
+        (Reason::SpecInvalid, spec, matches!(gates.spec, SpecGate::Refused { .. })),
+        (Reason::BrokerIncompatible, broker, matches!(gates.broker, BrokerGate::Failed { needs_a_person: true, .. })),
+        (Reason::IdsTaken, owned, gates.taken.is_some()),
+    ];
+    let refusals = refusals.iter().filter(|(_, _, refused)| is_asked && *refused);
+    let (reasons, messages): (Vec<Reason>, Vec<&str>) =
+        refusals.map(|(reason, saying, _)| (*reason, saying.message.as_str())).unzip();
+    if let Some(reason) = reasons.first() {
+        return say(ConditionStatus::True, *reason, messages.join("\n"));
     }
     let fence = progress.fencing.failed.as_ref().filter(|failure| failure.needs_a_person());
     if let (Step::Fencing { .. }, Some(failure)) = (&progress.step, fence) {
@@ -209,7 +224,8 @@ fn waits_for(gates: &Gates) -> String {
         BrokerGate::Checking(what) => Some(what.as_str()),
         BrokerGate::Failed { message, .. } => Some(message.as_str()),
     };
-    let waits: Vec<&str> = [spec, broker].into_iter().flatten().map(|text| text.trim_end_matches('.')).collect();
+    let waits = [spec, broker, gates.taken.as_deref()].into_iter().flatten();
+    let waits: Vec<&str> = waits.map(|text| text.trim_end_matches('.')).collect();
     waits.join("; ")
 }
 
@@ -245,7 +261,8 @@ fn readiness(case: &Case<'_>, gates: &Gates, progress: &Progress, is_newest: boo
         return say(ConditionStatus::False, Reason::Deleting, "the job is deleted");
     }
     let Some(current) = &progress.current else {
-        return say(ConditionStatus::False, Reason::NotStarted, format!("nothing runs yet: {}", waits_for(gates)));
+        let why = if gates.refused() { first_problem(gates) } else { waits_for(gates) };
+        return say(ConditionStatus::False, Reason::NotStarted, format!("nothing runs yet: {why}"));
     };
     if !is_newest {
         let goes_on = format!("revision {current} goes on: {counted}");
@@ -279,7 +296,7 @@ fn readiness(case: &Case<'_>, gates: &Gates, progress: &Progress, is_newest: boo
     }
 }
 
-/// What a list of objects has room for; all problems are in `SpecValid` and `BrokerCompatible`.
+/// What a list of objects has room for; all problems are in the conditions of the checks.
 fn first_problem(gates: &Gates) -> String {
     match (&gates.spec, &gates.broker) {
         (SpecGate::Refused { violations, .. }, _) if !violations.is_empty() => {
@@ -291,7 +308,7 @@ fn first_problem(gates: &Gates) -> String {
             }
         }
         (_, BrokerGate::Failed { message, .. }) => message.clone(),
-        _ => "see SpecValid and BrokerCompatible".to_owned(),
+        _ => gates.taken.clone().unwrap_or_else(|| waits_for(gates)),
     }
 }
 
@@ -327,6 +344,9 @@ fn degraded(case: &Case<'_>, gates: &Gates, progress: &Progress) -> Saying {
     }
     if let SpecGate::PlanFailed { trouble: Some(reason), message } = &gates.spec {
         return bad(*reason, message.clone());
+    }
+    if let (Some(message), Some(_)) = (&gates.taken, &progress.current) {
+        return bad(Reason::IdsTaken, format!("workers go on, but {message}"));
     }
     if let (BrokerGate::Failed { reason, message, .. }, Some(_)) = (&gates.broker, &progress.current) {
         return bad(*reason, format!("workers go on, but the newest check of the brokers failed: {message}"));

@@ -24,6 +24,7 @@ use super::{at, job, observed};
 use crate::{
     decide::{Act, Decision, Fence, Seen, decide},
     observed::{BrokerFailure, BrokerObserved, FenceObserved, Observed, PlanPod, TopicFacts},
+    ownership::Rival,
     pods,
     revision::AcceptedRevision,
     secrets::Fingerprints,
@@ -48,6 +49,8 @@ pub(crate) struct World {
     pub report: Result<PlanReport, String>,
     pub broker: BrokerObserved,
     pub refuses_children: Option<String>,
+    /// Other jobs with the same names.
+    pub rivals: Vec<Rival>,
     pub secrets: Fingerprints,
     pub now: i64,
     pub events: Vec<String>,
@@ -78,6 +81,7 @@ impl World {
             report: Ok(PlanReport { contract_version: 1, signature: "s".to_owned(), ..PlanReport::default() }),
             broker: BrokerObserved::Facts(super::facts()),
             refuses_children: None,
+            rivals: Vec::new(),
             secrets: Fingerprints::default(),
             now: 1_000,
             events: Vec::new(),
@@ -122,6 +126,7 @@ impl World {
             fence: self.fence.clone(),
             plan: crate::observed::PlanObserved { pods: self.plans.clone(), failures: 0 },
             broker: self.broker.clone(),
+            rivals: self.rivals.clone(),
             ..observed(self.job.clone())
         }
     }
