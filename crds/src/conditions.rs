@@ -23,6 +23,8 @@ pub enum ConditionType {
     BrokerCompatible,
     /// No other job uses the same transactional ids or consumer group.
     TransactionalIdsOwned,
+    /// The newest revision failed before its first commit, and the one before it runs again.
+    RolledBack,
     /// The job runs, but something is wrong.
     Degraded,
 }
@@ -57,6 +59,8 @@ pub enum Reason {
     Draining,
     /// Workers are gone; the operator takes their transactional ids from them.
     Fencing,
+    /// The committed positions are read, which tell whether the workers that are gone have committed anything.
+    ReadingPositions,
     /// The number of workers changes.
     Scaling,
     /// Workers are replaced one by one, because their credentials have changed.
@@ -127,6 +131,14 @@ pub enum Reason {
     IdsOwned,
     /// Another StreamJob on the same Kafka cluster has the prefix or the consumer group.
     IdsTaken,
+
+    // --- RolledBack
+    /// The newest revision failed before its first commit; the last one that has committed runs again.
+    RevisionFailed,
+    /// Nothing was committed by the deadline, although there is input.
+    NoFirstCommit,
+    /// No revision was taken back.
+    NotRolledBack,
 }
 
 /// `True`, `False` or `Unknown`.

@@ -21,8 +21,9 @@ pub use self::{
     },
     processing::{Guarantee, ProcessingSpec, ProtocolSpec, TransactionalProtocol},
     status::{
-        BrokerStatus, FenceStatus, FencedId, OperationStatus, OperationType, Phase, PlanStatus, ProducerStatus,
-        RevisionStatus, SinkGuarantee, StreamJobStatus, TransactionsStatus, Violation,
+        BrokerStatus, FailedRevision, FenceStatus, FencedId, OperationStatus, OperationType, Phase, PlanStatus,
+        PointOfNoReturn, ProducerStatus, RestorePoint, RevisionStatus, SinkGuarantee, StreamJobStatus,
+        TransactionsStatus, VerificationStatus, Violation,
     },
     worker::{ImagePullPolicy, LocalObjectRef, WorkerSpec},
 };
@@ -86,9 +87,59 @@ pub struct StreamJobSpec {
     #[serde(default)]
     pub worker: WorkerSpec,
 
+    /// How a new revision of the spec replaces the running one.
+    #[serde(default)]
+    pub upgrade: UpgradeSpec,
+
     /// What happens when the job is deleted.
     #[serde(default)]
     pub deletion: DeletionSpec,
+}
+
+/// How a new revision of the spec replaces the running one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, KubeSchema, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UpgradeSpec {
+    /// Whether a revision that fails before its first commit is replaced by the last one that has committed.
+    #[serde(default)]
+    pub rollback: Rollback,
+
+    /// How long a new revision may take.
+    #[serde(default)]
+    pub deadlines: UpgradeDeadlines,
+}
+
+/// What becomes of a revision that fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize, Display, IntoStaticStr)]
+pub enum Rollback {
+    /// As long as it has committed nothing, the operator goes back to the last revision that has; later only a person does.
+    #[default]
+    UntilFirstCommit,
+    /// It stays.
+    Never,
+}
+
+/// How long a new revision may take. Time in which the brokers are away does not count.
+#[derive(Clone, Debug, PartialEq, Eq, KubeSchema, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UpgradeDeadlines {
+    /// Until all its workers are ready.
+    #[serde(default = "default_deadline")]
+    #[schemars(schema_with = "duration_schema")]
+    #[x_kube(validation = Rule::new("duration(self) >= duration('1s') && duration(self) <= duration('24h')").message("ready must be between 1s and 24h"))]
+    pub ready: Duration,
+
+    /// From then on until the first of them has committed. Only time with unread input counts.
+    #[serde(default = "default_deadline")]
+    #[schemars(schema_with = "duration_schema")]
+    #[x_kube(validation = Rule::new("duration(self) >= duration('1s') && duration(self) <= duration('24h')").message("firstCommit must be between 1s and 24h"))]
+    pub first_commit: Duration,
+}
+
+impl Default for UpgradeDeadlines {
+    fn default() -> Self {
+        Self { ready: default_deadline(), first_commit: default_deadline() }
+    }
 }
 
 /// What happens when the job is deleted: the workers commit and go, and their transactional ids are fenced. Topics and positions stay.

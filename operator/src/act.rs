@@ -8,9 +8,9 @@ use std::{
 
 use fencepost_crds::{StreamJob, names};
 use fencepost_plan::{
-    Act, BrokerObserved, FenceObserved, Identity, Observed, Revision,
+    Act, BrokerObserved, FenceObserved, Identity, Observed, PositionsObserved, Revision,
     build::{Children, PlanChildren, labels, plan_name},
-    decide::{self, Cause, Fence, PlanOutcome, Replace, Seen},
+    decide::{self, Cause, Fence, PlanOutcome, ReadPositions, Replace, Seen},
     events::{Note, NoteKind, note},
 };
 use k8s_openapi::api::{
@@ -75,6 +75,7 @@ impl<'a> Acts<'a> {
                 self.scale_to_zero(&name, &uid, &resource_version).await?;
             }
             Act::Fence(fence) => return self.fence(*fence).await,
+            Act::ReadPositions(question) => self.read_positions(*question).await,
             Act::Hold => self.set_finalizers(true).await?,
             Act::Release { warning } => {
                 self.set_finalizers(false).await?;
@@ -199,6 +200,14 @@ impl<'a> Acts<'a> {
         let observed = FenceObserved { operation, ordinals, set, at: self.context.now(), done: ids, failed };
         self.with_memory(|memory| memory.fenced(observed));
         Ok(told)
+    }
+
+    /// Brokers that do not answer are reported by `Degraded`, and asked again with the next decision.
+    async fn read_positions(&self, question: ReadPositions) {
+        let (client, broker) = (&self.context.client, self.context.broker.as_ref());
+        let ReadPositions { purpose, kafka, group } = question;
+        let found = broker::positions(client, broker, &self.key.0, &kafka, group).await;
+        self.with_memory(|memory| memory.positions_read(PositionsObserved { purpose, found }));
     }
 
     /// Brokers know no precondition, so the journal is looked at just before the ids are fenced: whoever has changed it may have started workers with

@@ -13,7 +13,7 @@ use fencepost_crds::{
 };
 use fencepost_kafka::settings::ConnectionSettings;
 use fencepost_plan::{
-    BrokerFacts, BrokerFailure, BrokerObserved,
+    BrokerFacts, BrokerFailure, BrokerObserved, Positions,
     decide::Fence,
     validate::{TopicToCreate, topics_of},
 };
@@ -89,6 +89,10 @@ pub trait BrokerProbe: Send + Sync {
         topics: Vec<TopicToCreate>,
     ) -> BoxFuture<'_, Result<(), BrokerFailure>>;
 
+    /// The committed positions of a group, after transactions that are under way have ended.
+    fn positions(&self, settings: ConnectionSettings, group: String)
+    -> BoxFuture<'_, Result<Positions, BrokerFailure>>;
+
     /// Connects to the brokers, to fence these ids, if they are the cluster of this id.
     fn reach(
         &self,
@@ -140,6 +144,21 @@ pub async fn create_topics(
 ) -> Result<(), BrokerFailure> {
     let settings = credentials::settings(client, namespace, &spec.kafka).await?;
     probe.create_topics(settings, topics).await
+}
+
+/// Reads the committed positions of a group.
+///
+/// # Errors
+/// The Secrets cannot be read, or the brokers do not answer.
+pub async fn positions(
+    client: &Client,
+    probe: &dyn BrokerProbe,
+    namespace: &str,
+    kafka: &KafkaSpec,
+    group: String,
+) -> Result<Positions, BrokerFailure> {
+    let settings = credentials::settings(client, namespace, kafka).await?;
+    probe.positions(settings, group).await
 }
 
 /// Fences the ids on the cluster that has them. `look` says until when that is allowed; it is asked when the brokers are reached. `known` settings stand in
@@ -236,6 +255,10 @@ mod tests {
             _: ConnectionSettings,
             _: Vec<TopicToCreate>,
         ) -> BoxFuture<'_, Result<(), BrokerFailure>> {
+            panic!("only fences are asked for")
+        }
+
+        fn positions(&self, _: ConnectionSettings, _: String) -> BoxFuture<'_, Result<Positions, BrokerFailure>> {
             panic!("only fences are asked for")
         }
 

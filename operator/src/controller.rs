@@ -99,34 +99,37 @@ impl Context {
 }
 
 /// The controller of one namespace, or of all, which runs until `stop`. All are made before the first of them runs.
-pub fn run(
+pub fn run<S>(
     context: Arc<Context>,
-    namespace: Option<String>,
+    namespace: Option<&str>,
     concurrency: u16,
-    stop: impl Future<Output = ()> + Send + Sync + 'static,
-) -> impl Future<Output = ()> + Send {
-    let jobs = api::<DeserializeGuard<StreamJob>>(&context.client, namespace.as_deref());
+    stop: S,
+) -> impl Future<Output = ()> + Send + use<S>
+where
+    S: Future<Output = ()> + Send + Sync + 'static,
+{
+    let jobs = api::<DeserializeGuard<StreamJob>>(&context.client, namespace);
     let mut controller = Controller::new(jobs, watcher::Config::default())
         .with_config(Config::default().concurrency(concurrency).debounce(DEBOUNCE));
-    controller = watch::<StatefulSet>(controller, &context, namespace.as_deref());
-    controller = watch::<Pod>(controller, &context, namespace.as_deref());
-    controller = watch::<ConfigMap>(controller, &context, namespace.as_deref());
-    controller = watch::<ControllerRevision>(controller, &context, namespace.as_deref());
-    controller = watch::<Service>(controller, &context, namespace.as_deref());
-    controller = watch::<ServiceAccount>(controller, &context, namespace.as_deref());
-    controller = watch::<PodDisruptionBudget>(controller, &context, namespace.as_deref());
+    controller = watch::<StatefulSet>(controller, &context, namespace);
+    controller = watch::<Pod>(controller, &context, namespace);
+    controller = watch::<ConfigMap>(controller, &context, namespace);
+    controller = watch::<ControllerRevision>(controller, &context, namespace);
+    controller = watch::<Service>(controller, &context, namespace);
+    controller = watch::<ServiceAccount>(controller, &context, namespace);
+    controller = watch::<PodDisruptionBudget>(controller, &context, namespace);
     context.jobs.add(controller.store());
     controller.graceful_shutdown_on(stop).run(reconcile, again, Arc::clone(&context)).for_each(move |outcome| {
-            if let Err(ControllerError::ObjectNotFound(gone)) = &outcome {
-                let key = (gone.namespace.clone().unwrap_or_default(), gone.name.clone());
-                context.memory.forget(&key);
-                context.metrics.forget(&key);
-                tracing::debug!(namespace = key.0, job = key.1, "the job is gone");
-            } else if let Err(ControllerError::QueueError(error)) = &outcome {
-                tracing::warn!(error = chain(error), "a watch was interrupted");
-            }
-            std::future::ready(())
-        })
+        if let Err(ControllerError::ObjectNotFound(gone)) = &outcome {
+            let key = (gone.namespace.clone().unwrap_or_default(), gone.name.clone());
+            context.memory.forget(&key);
+            context.metrics.forget(&key);
+            tracing::debug!(namespace = key.0, job = key.1, "the job is gone");
+        } else if let Err(ControllerError::QueueError(error)) = &outcome {
+            tracing::warn!(error = chain(error), "a watch was interrupted");
+        }
+        std::future::ready(())
+    })
 }
 
 fn api<K>(client: &Client, namespace: Option<&str>) -> Api<K>

@@ -7,9 +7,8 @@ use std::{
     time::Duration,
 };
 
-use fencepost_crds::contract::WorkerError;
 use fencepost_plan::{
-    BrokerObserved, FenceObserved, Fingerprints, Replacement, Revision, backoff,
+    BrokerObserved, FenceObserved, Fingerprints, PositionsObserved, Replacement, Revision, WorkerObserved, backoff,
     decide::READY_LONG_ENOUGH,
     pods::{PodFacts, elapsed},
     secrets::SecretKeys,
@@ -20,6 +19,8 @@ use crate::broker::Known;
 
 /// How long an answer of the brokers that allows the spec is good.
 const BROKER_RECHECK: Duration = Duration::from_mins(5);
+/// The same while a deadline of a revision counts: time in which they are away must not.
+const BROKER_WATCH: Duration = Duration::from_secs(30);
 /// When children that were refused are tried again.
 const TRY_AGAIN: Duration = Duration::from_mins(2);
 /// How often workers are asked for their state.
@@ -41,12 +42,15 @@ pub struct Memory(Arc<Mutex<HashMap<JobKey, JobMemory>>>);
 pub struct JobMemory {
     uid: String,
     broker: Option<BrokerMemory>,
+    /// The brokers are asked more often.
+    watches: bool,
     plan_failures: BTreeMap<Revision, u32>,
     replacements: BTreeMap<String, Replacement>,
-    workers: Option<(Timestamp, BTreeMap<String, WorkerError>)>,
+    workers: Option<(Timestamp, BTreeMap<String, WorkerObserved>)>,
     secrets: Option<(SecretKeys, Timestamp, Fingerprints)>,
     applied: Option<(Timestamp, u64)>,
     fence: Option<FenceObserved>,
+    positions: Option<PositionsObserved>,
     known: Option<Known>,
     refused_act: Option<String>,
     refused_children: Option<(Revision, Timestamp, String)>,
@@ -105,7 +109,7 @@ impl JobMemory {
     #[must_use]
     pub fn broker(&self, revision: &Revision, now: Timestamp) -> Option<BrokerObserved> {
         let memory = self.broker.as_ref().filter(|memory| memory.revision == *revision)?;
-        (!memory.rest(now).is_zero()).then(|| memory.answer.clone())
+        (!memory.rest(now, self.watches).is_zero()).then(|| memory.answer.clone())
     }
 
     /// The brokers' last answer to this revision, good or not.
@@ -129,7 +133,12 @@ impl JobMemory {
         if allowed {
             memory.failures = 0;
         }
-        Some(memory.rest(now))
+        Some(memory.rest(now, self.watches))
+    }
+
+    /// Whether brokers that go away shall be noticed soon.
+    pub const fn watch_brokers(&mut self, closely: bool) {
+        self.watches = closely;
     }
 
     /// Settings have led to the brokers, if they have.
@@ -177,16 +186,16 @@ impl JobMemory {
         *entry = Replacement { count: entry.count.saturating_add(1), last: now };
     }
 
-    /// Errors of workers, while they are new.
+    /// What workers said, while it is new.
     #[must_use]
-    pub fn workers(&self, now: Timestamp) -> Option<BTreeMap<String, WorkerError>> {
-        let (at, errors) = self.workers.as_ref()?;
-        (elapsed(*at, now) < WORKER_POLL).then(|| errors.clone())
+    pub fn workers(&self, now: Timestamp) -> Option<BTreeMap<String, WorkerObserved>> {
+        let (at, answers) = self.workers.as_ref()?;
+        (elapsed(*at, now) < WORKER_POLL).then(|| answers.clone())
     }
 
     /// Workers answered.
-    pub fn workers_answered(&mut self, now: Timestamp, errors: BTreeMap<String, WorkerError>) {
-        self.workers = Some((now, errors));
+    pub fn workers_answered(&mut self, now: Timestamp, answers: BTreeMap<String, WorkerObserved>) {
+        self.workers = Some((now, answers));
     }
 
     /// Fingerprints of these Secrets, while they are new.
@@ -243,6 +252,17 @@ impl JobMemory {
         self.fence = None;
     }
 
+    /// Positions that were read. They are over when a worker lives, which may have committed since.
+    pub fn positions(&mut self, pods: &[PodFacts]) -> Option<PositionsObserved> {
+        self.positions = self.positions.take().filter(|_| pods.is_empty());
+        self.positions.clone()
+    }
+
+    /// Positions were asked for.
+    pub fn positions_read(&mut self, positions: PositionsObserved) {
+        self.positions = Some(positions);
+    }
+
     /// What the API server refused last.
     #[must_use]
     pub fn refused_act(&self) -> Option<String> {
@@ -263,14 +283,21 @@ impl JobMemory {
 }
 
 impl BrokerMemory {
-    fn rest(&self, now: Timestamp) -> Duration {
-        let good = if self.allowed { BROKER_RECHECK } else { backoff::BROKER.after(self.failures) };
+    fn rest(&self, now: Timestamp, is_watched: bool) -> Duration {
+        let good = match (self.allowed, is_watched) {
+            (true, false) => BROKER_RECHECK,
+            (true, true) => BROKER_WATCH,
+            (false, _) => backoff::BROKER.after(self.failures),
+        };
         good.saturating_sub(elapsed(self.at, now))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use fencepost_plan::{Positions, pods};
+    use serde_json::json;
+
     use super::*;
 
     fn at(second: i64) -> Timestamp {
@@ -296,6 +323,28 @@ mod tests {
         assert!(job.broker(&revision, at(299)).is_some());
         assert!(job.broker(&revision, at(300)).is_none());
         assert!(job.broker(&Revision::read("b"), at(1)).is_none(), "another spec is another question");
+    }
+
+    #[test]
+    fn brokers_are_asked_more_often_while_a_revision_has_a_deadline() {
+        let (mut job, revision) = (JobMemory::default(), Revision::read("a"));
+        job.broker_answered(&revision, at(0), BrokerObserved::NotAsked);
+        job.watch_brokers(true);
+        assert_eq!(job.broker_judged(true, at(0)), Some(BROKER_WATCH));
+        assert!(job.broker(&revision, at(29)).is_some() && job.broker(&revision, at(30)).is_none());
+        job.watch_brokers(false);
+        assert!(job.broker(&revision, at(30)).is_some());
+    }
+
+    #[test]
+    fn positions_are_over_when_a_worker_lives() {
+        let mut job = JobMemory::default();
+        let found = PositionsObserved { purpose: "proof-1".to_owned(), found: Ok(Positions::default()) };
+        job.positions_read(found.clone());
+        assert_eq!(job.positions(&[]), Some(found));
+        let worker = json!({ "metadata": { "name": "spend-0", "annotations": { "fencepost.dev/epoch": "1" } } });
+        let workers = pods::workers(&[serde_json::from_value(worker).unwrap()]);
+        assert_eq!((workers.len(), job.positions(&workers), job.positions(&[])), (1, None, None));
     }
 
     #[test]

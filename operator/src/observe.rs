@@ -1,9 +1,11 @@
 //! Observing a job: everything is read from the API server itself, not from a cache, because decisions such as "no old worker is
 //! left" must not rest on an old copy.
 
+use std::collections::BTreeMap;
+
 use fencepost_crds::{StreamJob, names};
 use fencepost_plan::{
-    AcceptedRevision, BrokerObserved, Fingerprints, Observed, PlanObserved, PlanPod, Revision,
+    AcceptedRevision, BrokerObserved, Fingerprints, Observed, PlanObserved, PlanPod, Revision, WorkerObserved,
     build::labels,
     revision::{self, newest_first, revision_of},
     secrets::SecretKeys,
@@ -33,6 +35,8 @@ pub async fn observe(context: &Context, job: StreamJob) -> Result<(Observed, Rev
         list::<Pod>(context, &namespace, labels::worker_selector_text(&name), "workers"),
         list::<Pod>(context, &namespace, labels::pod_selector_text(&name, names::ROLE_PLAN), "plan pods"),
     )?;
+    let counts = job.status.as_ref().and_then(|status| status.verification.as_ref()?.since.as_ref()).is_some();
+    context.memory.with(&key, &uid, |memory| memory.watch_brokers(counts));
     let accepted = accepted(&revisions, &uid);
     let newest_number = revisions.iter().filter(|revision| is_of(revision, &uid)).map(|revision| revision.revision);
     let newest_number = newest_number.max().unwrap_or(0);
@@ -42,9 +46,9 @@ pub async fn observe(context: &Context, job: StreamJob) -> Result<(Observed, Rev
     // Before the brokers are asked: an answer to old credentials says nothing about new ones.
     let wanted = revision::secrets(newest.map_or(&job.spec, |newest| &newest.spec));
     let secrets = credentials(context, &key, &uid, &wanted).await;
-    let (broker, worker_errors, plan_pods, rivals) = tokio::join!(
+    let (broker, workers, plan_pods, rivals) = tokio::join!(
         broker(context, &key, &uid, &job, &target, is_running),
-        worker_errors(context, &key, &uid, &pods),
+        workers(context, &key, &uid, &pods),
         answers(context, &namespace, plan_pods),
         context.jobs.rivals(&job),
     );
@@ -52,9 +56,10 @@ pub async fn observe(context: &Context, job: StreamJob) -> Result<(Observed, Rev
     let remembered = context.memory.with(&key, &uid, |memory| {
         let refusals = (memory.refused_act(), memory.refused_children(&target, now));
         let replacements = memory.replacements(&facts, job.spec.replicas, now);
-        (memory.plan_failures(&target), replacements, memory.fence(&facts), refusals)
+        let gone = (memory.fence(&facts), memory.positions(&facts));
+        (memory.plan_failures(&target), replacements, gone, refusals)
     });
-    let (failures, replacements, fence, (refused_act, refused_children)) = remembered;
+    let (failures, replacements, (fence, positions), (refused_act, refused_children)) = remembered;
     let seen = Observed {
         now,
         settings: context.settings.clone(),
@@ -66,10 +71,11 @@ pub async fn observe(context: &Context, job: StreamJob) -> Result<(Observed, Rev
         plan: PlanObserved { pods: plan_pods, failures },
         broker,
         rivals,
-        worker_errors,
+        workers,
         replacements,
         secrets,
         fence,
+        positions,
         refused_act,
         refused_children,
     };
@@ -169,19 +175,14 @@ async fn credentials(context: &Context, key: &JobKey, uid: &str, wanted: &Secret
     seen
 }
 
-async fn worker_errors(
-    context: &Context,
-    key: &JobKey,
-    uid: &str,
-    pods: &[Pod],
-) -> std::collections::BTreeMap<String, fencepost_crds::contract::WorkerError> {
+async fn workers(context: &Context, key: &JobKey, uid: &str, pods: &[Pod]) -> BTreeMap<String, WorkerObserved> {
     let now = context.now();
     if let Some(known) = context.memory.with(key, uid, |memory| memory.workers(now)) {
         return known;
     }
-    let errors = worker::errors(context.workers.as_ref(), pods).await;
-    context.memory.with(key, uid, |memory| memory.workers_answered(now, errors.clone()));
-    errors
+    let answers = worker::ask(context.workers.as_ref(), pods).await;
+    context.memory.with(key, uid, |memory| memory.workers_answered(now, answers.clone()));
+    answers
 }
 
 async fn answers(context: &Context, namespace: &str, pods: Vec<Pod>) -> Vec<PlanPod> {

@@ -21,8 +21,8 @@ use crate::{
     controller::{self, Context},
     events::Events,
     http::{self, Readiness},
-    leader::{Candidate, LeaderError, Lease},
     jobs::AllJobs,
+    leader::{Candidate, LeaderError, Lease},
     memory::Memory,
     metrics::Metrics,
     served, worker,
@@ -167,10 +167,10 @@ async fn controllers(args: &Args, client: Client, metrics: Metrics, stop: Cancel
     let scopes: Vec<Option<String>> =
         if namespaces.is_empty() { vec![None] } else { namespaces.into_iter().map(Some).collect() };
     let controllers: Vec<_> = scopes
-        .into_iter()
+        .iter()
         .map(|namespace| {
             let stopped = stop.clone().cancelled_owned().boxed().shared();
-            controller::run(Arc::clone(&context), namespace, args.concurrency, stopped)
+            controller::run(Arc::clone(&context), namespace.as_deref(), args.concurrency, stopped)
         })
         .collect();
     let mut tasks: JoinSet<()> = controllers.into_iter().collect();

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 pub(crate) use self::{
     brokers::Brokers,
-    cluster::{Cluster, JOB, NAMESPACE},
+    cluster::{BROKEN, Cluster, JOB, NAMESPACE},
     life::Life,
 };
 

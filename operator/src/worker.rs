@@ -2,10 +2,8 @@
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
-use fencepost_crds::{
-    contract::{WorkerError, WorkerStatus},
-    names,
-};
+use fencepost_crds::{contract::WorkerStatus, names};
+use fencepost_plan::WorkerObserved;
 use futures::{StreamExt, future::BoxFuture, stream};
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::{Request, body::Bytes};
@@ -85,8 +83,8 @@ impl Http {
     }
 }
 
-/// The newest error of each worker that reports one.
-pub async fn errors(probe: &dyn WorkerProbe, pods: &[Pod]) -> BTreeMap<String, WorkerError> {
+/// What the workers say that answer, by pod name.
+pub async fn ask(probe: &dyn WorkerProbe, pods: &[Pod]) -> BTreeMap<String, WorkerObserved> {
     let addresses: Vec<(String, IpAddr)> =
         pods.iter().filter_map(|pod| Some((pod.name_any(), address(pod)?))).collect();
     let asks = addresses.into_iter().map(|(name, address)| async move {
@@ -94,8 +92,7 @@ pub async fn errors(probe: &dyn WorkerProbe, pods: &[Pod]) -> BTreeMap<String, W
         if let Err(error) = &answer {
             tracing::debug!(pod = name, error = crate::error::chain(error), "a worker does not tell its state");
         }
-        let newest = answer.ok()?.slots.into_iter().filter_map(|slot| slot.error).max_by_key(|error| error.at_ms)?;
-        Some((name, newest))
+        Some((name, answer.ok()?.into()))
     });
     stream::iter(asks).buffer_unordered(AT_ONCE).filter_map(|found| async move { found }).collect().await
 }

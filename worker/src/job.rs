@@ -208,9 +208,17 @@ spec:
 
     #[rstest]
     #[case::a_duration_without_unit("250ms", "250", "spec.processing.protocol.transactional.commitInterval: ")]
-    #[case::an_unknown_word("STRING}]}", "STRING}], onBadRecord: Drop}", "spec.pipeline.sources[0].onBadRecord: unknown variant `Drop`")]
-    #[case::another_type("sources:", "sources: 1\n    others:", "spec.pipeline.sources: invalid type")]
-    #[case::a_field_that_is_missing("bootstrapServers: kafka:9092", "groupProtocol: Classic", "spec.kafka: missing field `bootstrapServers`")]
+    #[case::an_unknown_word(
+        "STRING}]}",
+        "STRING}], onBadRecord: Drop}",
+        "spec.pipeline.sources[0].onBadRecord: unknown variant `Drop`"
+    )]
+    #[case::another_type("name: orders,", "name: [orders],", "spec.pipeline.sources[0].name: invalid type")]
+    #[case::a_field_that_is_missing(
+        "bootstrapServers: kafka:9092",
+        "groupProtocol: Classic",
+        "spec.kafka: missing field `bootstrapServers`"
+    )]
     fn a_wrong_field_is_named_with_its_path(#[case] from: &str, #[case] to: &str, #[case] wanted: &str) {
         let error = read(&MANIFEST.replace(from, to)).unwrap_err().to_string();
         assert!(error.contains(wanted), "{error}");

@@ -28,6 +28,18 @@ pub struct StreamJobStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<RevisionStatus>,
 
+    /// Where the running revision began, while it may still be taken back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restore: Option<RestorePoint>,
+
+    /// How the running revision does, while it may still be taken back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verification: Option<VerificationStatus>,
+
+    /// The newest start that has committed something.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub point_of_no_return: Option<PointOfNoReturn>,
+
     /// The answer of the worker image to the newest spec.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanStatus>,
@@ -84,7 +96,7 @@ pub enum Phase {
     Stalled,
 }
 
-/// Revisions are hashes of the spec without `replicas`, `state` and `deletion`.
+/// Revisions are hashes of the spec without `replicas`, `state`, `upgrade` and `deletion`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RevisionStatus {
@@ -94,6 +106,66 @@ pub struct RevisionStatus {
     /// What the spec asks for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
+    /// The last one that has committed something: what a rollback goes back to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stable: Option<String>,
+    /// The newest one, when it was rolled back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<FailedRevision>,
+}
+
+/// A revision that failed before its first commit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FailedRevision {
+    /// The revision.
+    pub revision: String,
+    /// Number of the ControllerRevision that failed. The same spec, accepted once more, is tried once more.
+    pub number: i64,
+    /// What it failed of: a reason of conditions.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+    /// When, RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+}
+
+/// Where the workers of a start began: the positions that the group had committed before the first of them ran.
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RestorePoint {
+    /// The start.
+    pub epoch: i64,
+    /// Hash of all committed positions. As long as the brokers give the same, the workers have committed nothing.
+    pub digest: String,
+    /// Number of partitions with a committed position.
+    pub partitions: i32,
+    /// When they were read, RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+}
+
+/// How a revision does that has committed nothing yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VerificationStatus {
+    /// All its workers were ready at least once: it waits for the first commit.
+    pub was_ready: bool,
+    /// Since when it is waited for. Absent: time does not count, as there is nothing to read, or the brokers are away.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+}
+
+/// From here on only forward: output of this start is visible.
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PointOfNoReturn {
+    /// The start.
+    pub epoch: i64,
+    /// When the operator saw it, RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
 }
 
 /// The result of a plan pod.
@@ -139,6 +211,8 @@ pub enum OperationType {
     Suspend,
     /// A suspended job starts again.
     Resume,
+    /// The last revision that has committed replaces one that failed before its first commit.
+    Rollback,
     /// Workers are replaced one by one, because their credentials have changed.
     Rotate,
     /// The job is deleted.

@@ -122,8 +122,7 @@ fn taken_names(bench: &Bench<'_>, job: &OrdersJob) -> Result<String, Failure> {
     let mut copy = OrdersJob { name: "copy".to_owned(), ..job.clone() }.manifest(bench)?;
     copy.spec.kafka.transactional_id_prefix = Some(format!("{}.{}", bench.namespace(), job.name));
     bench.apply(&copy)?;
-    let refused =
-        bench.until_condition("copy", ConditionType::Stalled, "True", Reason::IdsTaken, Limits::JUDGED)?;
+    let refused = bench.until_condition("copy", ConditionType::Stalled, "True", Reason::IdsTaken, Limits::JUDGED)?;
     ensure!(epoch(&refused) == 0, "a copy with the ids of another job has started");
     let told = message(&refused, ConditionType::TransactionalIdsOwned);
     ensure!(told.contains(&format!("{}/{}", bench.namespace(), job.name)), "the condition does not name it: {told}");

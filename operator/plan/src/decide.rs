@@ -6,7 +6,8 @@
 //!                         └─▶ brokers, topics ──┘
 //!
 //!  rollout:   nothing runs ──────────────────────────▶ epoch 1 journaled ──▶ children applied
-//!             another revision runs ──▶ Draining ──▶ all old pods gone ──▶ Fencing ──▶ epoch+1 journaled ──▶ children applied
+//!             another revision runs ──▶ Draining ──▶ all old pods gone ──▶ Fencing ──▶ positions read ──▶ epoch+1 journaled ──▶ children applied
+//!             it fails before its first commit ──▶ the same way back to the last revision that has committed
 //!             suspended          ──▶ Draining ──▶ all pods gone ──▶ Fencing ──▶ no revision journaled as running
 //!             deleted            ──▶ Draining ──▶ all pods gone ──▶ Fencing ──▶ finalizer removed, or when the deadline has passed
 //!             the same revision runs ────────────────────────────────────────────────────────▶ children applied
@@ -23,6 +24,7 @@ mod rollout;
 mod rotate;
 #[cfg(test)]
 mod tests;
+pub(crate) mod verify;
 
 use std::time::Duration;
 
@@ -37,6 +39,7 @@ pub use self::{
     gates::{BrokerGate, Gates, SpecGate},
     repair::{Cause, READY_LONG_ENOUGH, Replace},
     rollout::{Foreign, Progress, Step},
+    verify::{Proof, ReadPositions},
 };
 use crate::{
     build::{BuildError, Children, PlanChildren},
@@ -94,6 +97,8 @@ pub enum Act {
     },
     /// Take transactional ids from workers that are gone.
     Fence(Box<Fence>),
+    /// Read the committed positions of the group, when no worker lives.
+    ReadPositions(Box<ReadPositions>),
     /// Add the finalizer: from now on the job may have something that has to be ended before it goes.
     Hold,
     /// Remove the finalizer.
@@ -216,7 +221,7 @@ pub fn decide(seen: &Observed) -> Result<Decision, DecideError> {
     // Brokers may take their time, and nothing but the end of the job waits for their answer.
     acts.sort_by_key(|act| match act {
         Act::Release { .. } => 2,
-        Act::Fence(_) => 1,
+        Act::Fence(_) | Act::ReadPositions(_) => 1,
         _ => 0,
     });
     Ok(Decision {
@@ -240,13 +245,15 @@ const WAITING: Duration = Duration::from_secs(3);
 const AT_ONCE: Duration = Duration::from_millis(20);
 
 fn look_again(gates: &Gates, progress: &Progress, repairs: &repair::Repairs) -> Duration {
-    // What came of a fence is looked at at once; one that failed is tried again.
-    let fences = progress.acts.iter().any(|act| matches!(act, Act::Fence(_))) && progress.fencing.failed.is_none();
+    // What came of a fence or a question is looked at at once; one that failed is tried again.
+    let asks = |act: &Act| matches!(act, Act::Fence(_) | Act::ReadPositions(_));
+    let is_refused = progress.fencing.failed.is_some() || progress.proof.unread.is_some();
     let rollout = match progress.step {
-        _ if fences => AT_ONCE,
+        _ if progress.acts.iter().any(asks) && !is_refused => AT_ONCE,
         Step::Accepting | Step::Holding => AT_ONCE,
         Step::Draining { .. }
         | Step::Fencing { .. }
+        | Step::ReadingPositions
         | Step::Starting
         | Step::Scaling
         | Step::Rotating { .. }

@@ -46,6 +46,7 @@ pub fn between(old: &StreamJobStatus, new: &StreamJobStatus) -> Vec<Note> {
         (ConditionType::BrokerCompatible, "False"),
         (ConditionType::TransactionalIdsOwned, "False"),
         (ConditionType::Degraded, "True"),
+        (ConditionType::RolledBack, "True"),
     ] {
         let (before, after) = pair(old, new, condition_type);
         let Some(after) = after else { continue };
@@ -61,6 +62,7 @@ pub fn between(old: &StreamJobStatus, new: &StreamJobStatus) -> Vec<Note> {
     notes.extend(warnings(old, new));
     notes.extend(given_up(old, new));
     notes.extend(stalled(old, new));
+    notes.extend(committed(old, new));
     notes.extend(operation(old, new));
     notes.extend(ready(old, new));
     notes
@@ -107,6 +109,15 @@ fn stalled(old: &StreamJobStatus, new: &StreamJobStatus) -> Option<Note> {
     before
         .is_none_or(|before| before.status != "True" || before.reason != after.reason)
         .then(|| note(NoteKind::Warning, &after.reason, "Stalled", &after.message))
+}
+
+/// A start has committed for the first time.
+fn committed(old: &StreamJobStatus, new: &StreamJobStatus) -> Option<Note> {
+    let after = new.point_of_no_return.as_ref()?;
+    let is_known = old.point_of_no_return.as_ref().is_some_and(|before| before.epoch == after.epoch);
+    let stable = new.revision.as_ref()?.stable.as_deref()?;
+    let text = format!("epoch {} has committed: revision {stable} is not taken back any more", after.epoch);
+    (!is_known).then(|| note(NoteKind::Normal, "FirstCommit", "Verify", &text))
 }
 
 fn operation(old: &StreamJobStatus, new: &StreamJobStatus) -> Option<Note> {

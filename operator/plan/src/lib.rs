@@ -35,7 +35,7 @@ pub use self::{
     decide::{Act, Decision, decide},
     observed::{
         BrokerFacts, BrokerFailure, BrokerLimits, BrokerObserved, FenceObserved, Observed, PlanObserved, PlanPod,
-        Replacement, Settings, TopicFacts,
+        Positions, PositionsObserved, Replacement, Settings, TopicFacts, WorkerObserved,
     },
     revision::{AcceptedRevision, Identity, Revision, RunSpec},
     secrets::Fingerprints,

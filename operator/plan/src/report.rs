@@ -31,7 +31,12 @@ pub(crate) fn status(case: &Case<'_>, gates: &Gates, progress: &Progress) -> Str
         revision: Some(RevisionStatus {
             current: progress.current.as_ref().map(ToString::to_string),
             target: Some(case.target.revision.to_string()),
+            stable: progress.proof.stable.as_ref().map(ToString::to_string),
+            failed: progress.proof.failed.clone(),
         }),
+        restore: progress.proof.restore.clone(),
+        verification: progress.proof.verification.clone(),
+        point_of_no_return: progress.proof.point_of_no_return.clone(),
         plan: gates.plan.clone().or_else(|| old.plan.clone()),
         operation: operation(case, progress),
         transactions: Some(fence::journal(case, progress)),
@@ -52,7 +57,7 @@ fn phase(progress: &Progress, verdict: conditions::Verdict) -> Phase {
         return Phase::Deleting;
     }
     match (&progress.step, verdict) {
-        (Step::Draining { .. } | Step::Fencing { .. }, _) => Phase::Draining,
+        (Step::Draining { .. } | Step::Fencing { .. } | Step::ReadingPositions, _) => Phase::Draining,
         (_, conditions::Verdict { stalled: true, .. }) => Phase::Stalled,
         (_, conditions::Verdict { all_work: true, .. }) => Phase::Running,
         (Step::Suspended, _) => Phase::Suspended,
@@ -79,6 +84,7 @@ fn operation(case: &Case<'_>, progress: &Progress) -> Option<OperationStatus> {
     let step = match progress.step {
         Step::Draining { .. } => "Draining",
         Step::Fencing { .. } => "Fencing",
+        Step::ReadingPositions => "ReadingPositions",
         Step::Scaling => "Scaling",
         Step::Rotating { .. } => "Rotating",
         Step::Released => "Releasing",
@@ -94,10 +100,12 @@ fn operation(case: &Case<'_>, progress: &Progress) -> Option<OperationStatus> {
     let id = match operation_type {
         OperationType::Scale => scale_id(case, epoch),
         // These steps still have the old epoch, and belong to the start of the next one.
-        OperationType::Restart if matches!(progress.step, Step::Draining { .. } | Step::Fencing { .. }) => {
+        OperationType::Restart | OperationType::Rollback
+            if matches!(progress.step, Step::Draining { .. } | Step::Fencing { .. } | Step::ReadingPositions) =>
+        {
             restart_id(epoch.saturating_add(1))
         }
-        OperationType::Restart => restart_id(epoch),
+        OperationType::Restart | OperationType::Rollback => restart_id(epoch),
         OperationType::Resume => format!("resume-{epoch}"),
         OperationType::Suspend => suspend_id(epoch),
         OperationType::Delete => delete_id(epoch),

@@ -1,4 +1,4 @@
-//! Revisions: hashes of a spec without `replicas`, `state` and `deletion`, and what each of them runs.
+//! Revisions: hashes of a spec without `replicas`, `state`, `upgrade` and `deletion`, and what each of them runs.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -6,7 +6,7 @@ use fencepost_crds::{
     StreamJob, StreamJobSpec,
     contract::ResolvedJob,
     names, resolve,
-    v1alpha1::{DeletionSpec, JobState, WorkerSpec},
+    v1alpha1::{DeletionSpec, JobState, UpgradeSpec, WorkerSpec},
 };
 use k8s_openapi::{
     api::apps::v1::ControllerRevision,
@@ -23,7 +23,7 @@ use crate::{build::labels, secrets::SecretKeys};
 /// Number of bytes of the hash in a name: ten hexadecimal digits.
 const HASH_BYTES: usize = 5;
 
-/// Hash of a spec without `replicas`, `state` and `deletion`.
+/// Hash of a spec without `replicas`, `state`, `upgrade` and `deletion`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Revision(String);
@@ -36,6 +36,7 @@ impl Revision {
         if let Some(object) = value.as_object_mut() {
             object.remove("replicas");
             object.remove("state");
+            object.remove("upgrade");
             object.remove("deletion");
         }
         let mut text = String::new();
@@ -63,9 +64,15 @@ impl fmt::Display for Revision {
     }
 }
 
-/// The spec without what makes no other revision: how many workers run, whether any do, and how they end.
+/// The spec without what makes no other revision: how many workers run, whether any do, how they are replaced, and how they end.
 fn essence(spec: &StreamJobSpec) -> StreamJobSpec {
-    StreamJobSpec { replicas: 1, state: JobState::default(), deletion: DeletionSpec::default(), ..spec.clone() }
+    StreamJobSpec {
+        replicas: 1,
+        state: JobState::default(),
+        upgrade: UpgradeSpec::default(),
+        deletion: DeletionSpec::default(),
+        ..spec.clone()
+    }
 }
 
 /// JSON with sorted keys: the order must not depend on how `serde_json` was built.
@@ -204,7 +211,7 @@ pub struct AcceptedRevision {
     pub revision: Revision,
     /// The image it was accepted with.
     pub image: String,
-    /// The spec; `replicas`, `state` and `deletion` are as they were then and mean nothing.
+    /// The spec; `replicas`, `state`, `upgrade` and `deletion` are as they were then and mean nothing.
     pub spec: StreamJobSpec,
 }
 

@@ -5,10 +5,12 @@ use fencepost_crds::{
     v1alpha1::{FencedId, ProducerStatus},
 };
 use fencepost_kafka::{
-    rpc::{ClientOptions, Cluster, NewTopic, ProducerIdentity, RpcError, TopicMetadata, TransactionDescription},
+    rpc::{
+        ClientOptions, Cluster, NewTopic, Pending, ProducerIdentity, RpcError, TopicMetadata, TransactionDescription,
+    },
     settings::ConnectionSettings,
 };
-use fencepost_plan::{BrokerFacts, BrokerFailure, BrokerLimits, TopicFacts, validate::TopicToCreate};
+use fencepost_plan::{BrokerFacts, BrokerFailure, BrokerLimits, Positions, TopicFacts, validate::TopicToCreate};
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 
@@ -39,6 +41,14 @@ impl BrokerProbe for Kafka {
         topics: Vec<TopicToCreate>,
     ) -> BoxFuture<'_, Result<(), BrokerFailure>> {
         Box::pin(async move { create_topics(settings, topics).await })
+    }
+
+    fn positions(
+        &self,
+        settings: ConnectionSettings,
+        group: String,
+    ) -> BoxFuture<'_, Result<Positions, BrokerFailure>> {
+        Box::pin(async move { positions(settings, &group).await.map_err(|error| failure(&error)) })
     }
 
     fn reach(
@@ -98,6 +108,12 @@ async fn create_topics(settings: ConnectionSettings, topics: Vec<TopicToCreate>)
         .collect();
     let outcomes = cluster.create_topics(&topics).await.map_err(|error| failure(&error))?;
     outcomes.into_values().try_for_each(|outcome| outcome.map(|_| ()).map_err(|error| failure(&error)))
+}
+
+async fn positions(settings: ConnectionSettings, group: &str) -> Result<Positions, RpcError> {
+    let cluster = Cluster::with_options(settings, OPTIONS)?;
+    let committed = cluster.committed_offsets(group, None, Pending::Wait).await?;
+    Ok(Positions::of(committed.iter().map(|(at, offset)| (at.topic.as_str(), at.partition, *offset))))
 }
 
 async fn reach(

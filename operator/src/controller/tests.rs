@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::{
     rbac::{PERMISSIONS, Scope},
-    testing::{Cluster, JOB, NAMESPACE},
+    testing::{BROKEN, Cluster, JOB, NAMESPACE},
 };
 
 type Change = fn(&mut Cluster);
@@ -35,6 +35,10 @@ fn other_sql(cluster: &mut Cluster) {
 
 fn first_sql(cluster: &mut Cluster) {
     cluster.edit(|spec| spec["pipeline"]["sql"] = "INSERT INTO totals SELECT user FROM orders".into());
+}
+
+fn broken_sql(cluster: &mut Cluster) {
+    cluster.edit(|spec| spec["pipeline"]["sql"] = format!("INSERT INTO totals SELECT '{BROKEN}' FROM orders").into());
 }
 
 fn four_workers(cluster: &mut Cluster) {
@@ -178,6 +182,34 @@ async fn the_way_back_survives_the_death_of_the_operator_at_every_step() {
         "delete configmaps job",
     ];
     assert_eq!(effects, wanted);
+}
+
+/// ```text
+///  new SQL ─▶ … ─▶ epoch 2, no worker of which can run it ─▶ its workers gone ─▶ ids fenced ─▶ nothing committed ─▶ epoch 3: as before
+/// ```
+#[tokio::test(start_paused = true)]
+async fn a_rollback_survives_the_death_of_the_operator_at_every_step() {
+    let (cluster, effects) = survives_everywhere(&[submit], broken_sql).await;
+    let status = status(&cluster);
+    assert_eq!((status.epoch, status.phase), (Some(3), Some(Phase::Stalled)));
+    let revision = status.revision.unwrap();
+    assert!(revision.current == revision.stable && revision.failed.is_some(), "{revision:?}");
+    let replaced = [
+        "patch statefulsets spend",
+        "fence shop.spend-0-0",
+        "fence shop.spend-1-0",
+        "create configmaps",
+        "patch statefulsets spend",
+        "delete configmaps job",
+    ];
+    let planned = [
+        "create configmaps",
+        "create pods",
+        "delete configmaps plan",
+        "delete pods plan",
+        "create controllerrevisions",
+    ];
+    assert_eq!(effects, [planned.as_slice(), &replaced, &replaced].concat());
 }
 
 #[tokio::test(start_paused = true)]
@@ -375,6 +407,8 @@ async fn the_operator_asks_for_what_it_is_granted_and_for_nothing_else() {
 enum Happens {
     /// Another pipeline.
     Sql(u8),
+    /// A pipeline that no worker can run.
+    Broken,
     /// Another number of workers.
     Workers(u8),
     Suspended,
@@ -388,6 +422,7 @@ enum Happens {
 fn happens() -> impl Strategy<Value = Happens> {
     prop_oneof![
         3 => (0..3_u8).prop_map(Happens::Sql),
+        1 => Just(Happens::Broken),
         2 => (1..5_u8).prop_map(Happens::Workers),
         1 => Just(Happens::Suspended),
         1 => Just(Happens::Resumed),
@@ -401,6 +436,7 @@ fn happen(cluster: &mut Cluster, what: Happens) {
         Happens::Sql(which) => cluster.edit(|spec| {
             spec["pipeline"]["sql"] = format!("INSERT INTO totals SELECT '{which}' FROM orders").into();
         }),
+        Happens::Broken => broken_sql(cluster),
         Happens::Workers(workers) => cluster.edit(|spec| spec["replicas"] = workers.into()),
         Happens::Suspended => suspend(cluster),
         Happens::Resumed => resume(cluster),
@@ -416,12 +452,18 @@ fn assert_as_asked(cluster: &Cluster) {
     let status = job.status.clone().unwrap();
     let suspended = job.spec.state == JobState::Suspended;
     let wanted = if suspended { 0 } else { job.spec.replicas };
-    assert_eq!(status.phase, Some(if suspended { Phase::Suspended } else { Phase::Running }), "{status:#?}");
+    let revision = status.revision.clone().unwrap();
+    let phase = match (suspended, &revision.failed) {
+        (true, _) => Phase::Suspended,
+        (false, Some(_)) => Phase::Stalled,
+        (false, None) => Phase::Running,
+    };
+    assert_eq!(status.phase, Some(phase), "{status:#?}");
     assert_eq!(status.workers, Some(format!("{wanted}/{wanted}")));
     assert_eq!(status.observed_generation, job.metadata.generation);
     assert!(status.operation.is_none(), "{status:#?}");
-    let revision = status.revision.unwrap();
-    assert!(suspended || revision.current == revision.target, "{revision:?}");
+    let runs = if revision.failed.is_some() { &revision.stable } else { &revision.target };
+    assert!(suspended || revision.current == *runs, "{revision:?}");
     let alive: Vec<String> = (0..wanted).map(|ordinal| format!("shop.spend-{ordinal}-0")).collect();
     assert_eq!(cluster.brokers.open(), alive, "transactions that are open");
     let there = cluster.end();

@@ -8,7 +8,7 @@ use fencepost_crds::{
     v1alpha1::{FencedId, ProducerStatus},
 };
 use fencepost_kafka::settings::ConnectionSettings;
-use fencepost_plan::{BrokerFacts, BrokerFailure, BrokerLimits, TopicFacts, validate::TopicToCreate};
+use fencepost_plan::{BrokerFacts, BrokerFailure, BrokerLimits, Positions, TopicFacts, validate::TopicToCreate};
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 
@@ -25,6 +25,8 @@ pub(crate) struct Brokers(Arc<Mutex<State>>);
 struct State {
     ids: BTreeMap<String, Id>,
     topics: Vec<String>,
+    /// The position of the group.
+    committed: i64,
     violations: Vec<String>,
 }
 
@@ -47,6 +49,15 @@ impl Brokers {
     /// The same, from here on apart.
     pub(crate) fn fork(&self) -> Self {
         Self(Arc::new(Mutex::new(self.state().clone())))
+    }
+
+    /// Workers commit.
+    pub(crate) fn commit(&self) {
+        self.state().committed += 1;
+    }
+
+    pub(crate) fn positions(&self) -> Positions {
+        Positions::of([("orders", 0, self.state().committed)])
     }
 
     /// A worker takes an id and begins a transaction.
@@ -160,6 +171,10 @@ impl BrokerProbe for Network {
             }
             Ok(())
         }))
+    }
+
+    fn positions(&self, _: ConnectionSettings, _: String) -> BoxFuture<'_, Result<Positions, BrokerFailure>> {
+        Box::pin(asked(&self.life, || Ok(self.brokers.positions())))
     }
 
     fn reach(

@@ -9,7 +9,7 @@ use std::{
 use fencepost_apiserver::{ApiServer, Kind};
 use fencepost_crds::{
     StreamJob,
-    contract::{PlanReport, WorkerStatus},
+    contract::{PlanReport, SlotStatus, WorkerStatus},
     names,
 };
 use fencepost_plan::Settings;
@@ -36,6 +36,9 @@ use crate::{
 pub(crate) const NAMESPACE: &str = "shop";
 pub(crate) const JOB: &str = "spend";
 
+/// SQL that plans, and that no worker can run.
+pub(crate) const BROKEN: &str = "broken";
+
 /// How often everything but the operator looks around.
 const TICK: Duration = Duration::from_millis(250);
 /// Nothing has changed for so long: nothing will. Longer than the operator's pause when all is well, or nothing runs.
@@ -51,6 +54,8 @@ pub(crate) struct Cluster {
     pub brokers: Brokers,
     /// Pods whose workers have taken their ids.
     begun: BTreeSet<String>,
+    /// Epochs of which a worker has begun.
+    epochs: BTreeSet<i64>,
     /// Ordinals whose workers die without a commit when they are asked to stop.
     pub killed: BTreeSet<u32>,
     violations: Vec<String>,
@@ -85,6 +90,7 @@ impl Cluster {
             server: ApiServer::new(kinds, now),
             brokers: Brokers::default(),
             begun: BTreeSet::new(),
+            epochs: BTreeSet::new(),
             killed: BTreeSet::new(),
             violations: Vec::new(),
             idle: None,
@@ -97,6 +103,7 @@ impl Cluster {
             server: self.server.fork(),
             brokers: self.brokers.fork(),
             begun: self.begun.clone(),
+            epochs: self.epochs.clone(),
             killed: self.killed.clone(),
             violations: self.violations.clone(),
             idle: None,
@@ -261,7 +268,7 @@ impl Cluster {
             client,
             settings: Settings { worker_image: "worker:1".to_owned() },
             broker: Box::new(Network { brokers: self.brokers.clone(), life: Arc::clone(life) }),
-            workers: Box::new(Content),
+            workers: Box::new(Workers(self.server.clone())),
             jobs: AllJobs::default(),
             memory: Memory::default(),
             metrics: Metrics::default(),
@@ -337,9 +344,16 @@ impl Cluster {
             } else if let Some(ordinal) = worker {
                 if self.begun.insert(uid.clone()) {
                     let epoch = pod.annotations()[names::ANNOTATION_EPOCH].parse().unwrap();
+                    self.begins(epoch);
                     let id = names::transactional_id(&format!("{NAMESPACE}.{JOB}"), ordinal, 0);
                     self.brokers.take(&id, &uid, epoch);
-                    self.server.update::<Pod>("kubelet", (NAMESPACE, &name), |pod| pod["status"] = ready()).unwrap();
+                    let status = if self.is_broken(&pod) {
+                        gave_up()
+                    } else {
+                        self.brokers.commit();
+                        ready(ordinal)
+                    };
+                    self.server.update::<Pod>("kubelet", (NAMESPACE, &name), |pod| pod["status"] = status).unwrap();
                 }
             } else if pod.status.as_ref().and_then(|status| status.phase.as_deref()) != Some("Succeeded") {
                 let report = PlanReport { contract_version: 1, signature: "s".to_owned(), ..PlanReport::default() };
@@ -348,6 +362,26 @@ impl Cluster {
                 self.server.update::<Pod>("kubelet", (NAMESPACE, &name), |pod| pod["status"] = ended).unwrap();
             }
         }
+    }
+
+    /// The first worker of a start must find the positions that the journal says it began with.
+    fn begins(&mut self, epoch: i64) {
+        if !self.epochs.insert(epoch) {
+            return;
+        }
+        let restore = self.job().and_then(|job| job.status?.restore).filter(|restore| restore.epoch == epoch);
+        let there = self.brokers.positions();
+        if let Some(restore) = restore.filter(|restore| restore.digest != there.digest) {
+            self.violations.push(format!("epoch {epoch} begins at {there:?}, and the journal says {restore:?}"));
+        }
+    }
+
+    /// Its worker cannot run this SQL.
+    fn is_broken(&self, pod: &Pod) -> bool {
+        let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+        let maps =
+            volumes.filter_map(|volume| self.server.get::<ConfigMap>(NAMESPACE, &volume.config_map.as_ref()?.name));
+        maps.flat_map(|map| map.data.unwrap_or_default().into_values()).any(|job| job.contains(BROKEN))
     }
 
     fn collect_garbage(&self) {
@@ -420,8 +454,17 @@ impl Cluster {
 fn plain(value: &mut Value) {
     match value {
         Value::Object(object) => {
-            let of_a_run =
-                ["uid", "resourceVersion", "creationTimestamp", "lastTransitionTime", "at", "before", "after", "open"];
+            let of_a_run = [
+                "uid",
+                "resourceVersion",
+                "creationTimestamp",
+                "lastTransitionTime",
+                "at",
+                "before",
+                "after",
+                "open",
+                "since",
+            ];
             object.retain(|name, _| !of_a_run.contains(&name.as_str()));
             object.values_mut().for_each(plain);
         }
@@ -435,16 +478,37 @@ fn is_ready(pod: &Pod) -> bool {
     conditions.is_some_and(|all| all.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True"))
 }
 
-fn ready() -> Value {
-    let condition = json!({ "type": "Ready", "status": "True", "lastTransitionTime": now().to_string() });
-    json!({ "phase": "Running", "podIP": "10.0.0.1", "conditions": [condition] })
+fn address(ordinal: u32) -> String {
+    format!("10.0.0.{}", ordinal + 1)
 }
 
-/// Workers that have nothing to complain about.
-struct Content;
+fn ready(ordinal: u32) -> Value {
+    let condition = json!({ "type": "Ready", "status": "True", "lastTransitionTime": now().to_string() });
+    json!({ "phase": "Running", "podIP": address(ordinal), "conditions": [condition] })
+}
 
-impl WorkerProbe for Content {
-    fn status(&self, _: IpAddr) -> BoxFuture<'_, Result<WorkerStatus, AskError>> {
-        Box::pin(std::future::ready(Ok(WorkerStatus::default())))
+/// The worker has ended, and a restart does not help.
+fn gave_up() -> Value {
+    let ended = json!({ "terminated": { "exitCode": 65, "reason": "Error" } });
+    let container = json!({
+        "name": names::WORKER_CONTAINER, "image": "worker:1", "imageID": "", "ready": false, "restartCount": 1,
+        "state": { "waiting": { "reason": "CrashLoopBackOff" } }, "lastState": ended,
+    });
+    json!({ "phase": "Running", "containerStatuses": [container] })
+}
+
+/// Workers that are ready, have committed, and have nothing to complain about.
+struct Workers(ApiServer);
+
+impl WorkerProbe for Workers {
+    fn status(&self, asked: IpAddr) -> BoxFuture<'_, Result<WorkerStatus, AskError>> {
+        let has_address =
+            |pod: &Pod| pod.status.as_ref().and_then(|status| status.pod_ip.as_deref()) == Some(&asked.to_string());
+        let answer = self.0.list::<Pod>().into_iter().find(has_address).map(|pod| WorkerStatus {
+            epoch: pod.annotations()[names::ANNOTATION_EPOCH].parse().unwrap(),
+            slots: vec![SlotStatus { commits: 1, ..SlotStatus::default() }],
+            ..WorkerStatus::default()
+        });
+        Box::pin(std::future::ready(answer.ok_or(AskError::Timeout)))
     }
 }

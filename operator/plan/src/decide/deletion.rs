@@ -54,7 +54,7 @@ pub(super) fn proceed(case: &Case<'_>, progress: &mut Progress) {
         drain(case, set, progress);
         return;
     }
-    let run = rollout::to_run(case).unwrap_or_else(|| case.target.clone());
+    let run = rollout::to_run(case, &progress.proof).unwrap_or_else(|| case.target.clone());
     let operation = rollout::delete_id(progress.epoch.unwrap_or(0));
     let fence = match fence::before_a_start(case, &run, operation, progress) {
         Owed::Now(fence) => Some(Box::new(fence)),

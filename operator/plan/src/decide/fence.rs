@@ -258,8 +258,8 @@ pub(crate) fn journal(case: &Case<'_>, progress: &Progress) -> TransactionsStatu
         ids_in_use: rise(in_use.or(old.ids_in_use).or(legacy), workers),
         cluster_id: match used {
             // Ids of workers before are fenced: where those were does not matter any more.
-            Some(used) if used.fresh => cluster_of_newest(case),
-            Some(_) => cluster_of_newest(case).or(old.cluster_id),
+            Some(used) if used.fresh => cluster_of(case, progress),
+            Some(_) => cluster_of(case, progress).or(old.cluster_id),
             None => old.cluster_id,
         },
         last_fence: done.or(old.last_fence),
@@ -267,9 +267,10 @@ pub(crate) fn journal(case: &Case<'_>, progress: &Progress) -> TransactionsStatu
 }
 
 /// What the brokers said concerns the newest spec; only when that runs it says where its ids are.
-fn cluster_of_newest(case: &Case<'_>) -> Option<String> {
+fn cluster_of(case: &Case<'_>, progress: &Progress) -> Option<String> {
+    let newest_runs = case.target_is_accepted && progress.current.as_ref() == Some(&case.target.revision);
     match &case.seen.broker {
-        BrokerObserved::Facts(facts) if case.target_is_accepted => facts.cluster_id.clone(),
+        BrokerObserved::Facts(facts) if newest_runs => facts.cluster_id.clone(),
         _ => None,
     }
 }

@@ -8,7 +8,7 @@
 //!  -              some           -                   wait: workers of an earlier job of the same name live
 //!  e              -              (e, target)         apply (repairs drift, scales)
 //!  e              any            (e, other)          scale to zero, wait until every pod is gone
-//!  e, 0 pods      none           (e, other)          fence the ids of workers that are gone, journal (e+1, target), apply
+//!  e, 0 pods      none           (e, other)          fence the ids of workers that are gone, read positions, journal (e+1, target), apply
 //!  e              any            (e+1, target)       killed between journal and apply, or meddled with: scale to zero, wait, apply
 //!  not ours       any            any                 blocked
 //!
@@ -30,6 +30,7 @@ use super::{
     Act, Case, Gates, Seen, deletion,
     fence::{self, Fencing, Owed},
     rotate,
+    verify::{self, Proof},
 };
 use crate::{
     build::{self, BuildError, Start},
@@ -55,6 +56,8 @@ pub struct Progress {
     pub replicas: i32,
     /// Transactional ids of workers that are gone.
     pub fencing: Fencing,
+    /// Which revisions have committed.
+    pub proof: Proof,
     /// What the step needs done.
     pub acts: Vec<Act>,
 }
@@ -76,6 +79,8 @@ pub enum Step {
         /// Number of ids.
         ids: usize,
     },
+    /// The positions are read that they have committed.
+    ReadingPositions,
     /// Workers start.
     Starting,
     /// The number of workers changes.
@@ -116,6 +121,7 @@ pub(super) fn next(case: &Case<'_>, gates: &Gates) -> Result<Progress, BuildErro
         current: current(case),
         replicas: case.seen.job.spec.replicas,
         fencing: Fencing::default(),
+        proof: verify::judge(case),
         acts: Vec::new(),
     };
     if deletion::is_deleted(case) {
@@ -127,7 +133,7 @@ pub(super) fn next(case: &Case<'_>, gates: &Gates) -> Result<Progress, BuildErro
         progress.step = Step::Accepting;
         return Ok(progress);
     }
-    let Some(run) = to_run(case) else {
+    let Some(run) = to_run(case, &progress.proof) else {
         if let Some(lost) = progress.current.clone() {
             progress.step = Step::Blocked(Foreign::LostRevision(lost));
         }
@@ -144,13 +150,15 @@ pub(super) fn next(case: &Case<'_>, gates: &Gates) -> Result<Progress, BuildErro
     Ok(progress)
 }
 
-fn current(case: &Case<'_>) -> Option<Revision> {
+pub(super) fn current(case: &Case<'_>) -> Option<Revision> {
     case.old.revision.as_ref()?.current.as_deref().map(Revision::read)
 }
 
-/// What should run: the newest accepted revision. A newer spec that was not accepted changes nothing.
-pub(super) fn to_run(case: &Case<'_>) -> Option<RunSpec> {
-    newest_first(&case.seen.accepted).first().map(|newest| newest.run_spec(&case.seen.job))
+/// What should run: the newest accepted revision, unless it is taken back. A newer spec that was not accepted changes nothing.
+pub(super) fn to_run(case: &Case<'_>, proof: &Proof) -> Option<RunSpec> {
+    let newest = newest_first(&case.seen.accepted).first().copied();
+    let stable = proof.failed.as_ref().and_then(|_| proof.stable(case));
+    stable.or(newest).map(|run| run.run_spec(&case.seen.job))
 }
 
 fn accept(case: &Case<'_>) -> Result<Act, BuildError> {
@@ -187,13 +195,14 @@ fn foreign(case: &Case<'_>) -> Option<Foreign> {
 fn start_or_drain(case: &Case<'_>, run: &RunSpec, progress: &mut Progress) -> Result<(), BuildError> {
     let set = case.seen.stateful_set.as_ref();
     let is_current = progress.current.as_ref() == Some(&run.revision);
-    let journaled = progress.epoch.filter(|_| is_current && !is_being_fenced(case));
+    let journaled = progress.epoch.filter(|_| is_current && !is_being_replaced(case));
     // The epoch that may run now: the journaled one, or the next.
     let epoch = journaled.unwrap_or_else(|| progress.epoch.unwrap_or(0).saturating_add(1));
     let same_start =
         set.is_none_or(|set| epoch_of(set) == Some(epoch)) && case.pods.iter().all(|pod| pod.epoch == Some(epoch));
+    let replaces = if progress.proof.failed.is_some() { OperationType::Rollback } else { OperationType::Restart };
     if !same_start && !is_quiet(case, set) {
-        progress.operation = Some(OperationType::Restart);
+        progress.operation = Some(replaces);
         drain(case, set, progress);
         return Ok(());
     }
@@ -207,10 +216,20 @@ fn start_or_drain(case: &Case<'_>, run: &RunSpec, progress: &mut Progress) -> Re
         }
     }
     if fresh && let Owed::Now(fence) = fence::before_a_start(case, run, restart_id(epoch), progress) {
-        progress.operation = Some(OperationType::Restart);
+        progress.operation = Some(replaces);
         progress.step = Step::Fencing { ids: fence.ids.len() };
         progress.acts.push(Act::Fence(Box::new(fence)));
         return Ok(());
+    }
+    if fresh {
+        let asked = verify::ask_about_the_last(case, &mut progress.proof)
+            .or_else(|| verify::restore_point(case, &mut progress.proof, run, epoch));
+        if let Some(asked) = asked {
+            progress.operation = Some(replaces);
+            progress.step = Step::ReadingPositions;
+            progress.acts.push(asked);
+            return Ok(());
+        }
     }
     progress.epoch = Some(epoch);
     progress.current = Some(run.revision.clone());
@@ -232,14 +251,15 @@ fn start_or_drain(case: &Case<'_>, run: &RunSpec, progress: &mut Progress) -> Re
             progress.acts.push(Act::Fence(Box::new(fence)));
         }
     }
-    progress.acts.extend(forget(case, &run.revision));
+    progress.acts.extend(forget(case, &run.revision, &progress.proof));
     Ok(())
 }
 
 /// A fence has begun whose end nobody has seen: what is left of it may still reach the brokers, and would hit workers that start without another
-/// fence.
-fn is_being_fenced(case: &Case<'_>) -> bool {
-    case.old.operation.as_ref().is_some_and(|operation| operation.step.as_deref() == Some("Fencing"))
+/// fence. Or its end was seen, and the next start is being prepared.
+fn is_being_replaced(case: &Case<'_>) -> bool {
+    let step = case.old.operation.as_ref().and_then(|operation| operation.step.as_deref());
+    matches!(step, Some("Fencing" | "ReadingPositions"))
 }
 
 /// The first steps of a restart, and no others. That no revision is current afterwards makes the next start another epoch.
@@ -256,6 +276,12 @@ fn suspend(case: &Case<'_>, run: &RunSpec, progress: &mut Progress) {
         progress.operation = Some(OperationType::Suspend);
         progress.step = Step::Fencing { ids: fence.ids.len() };
         progress.acts.push(Act::Fence(Box::new(fence)));
+        return;
+    }
+    if let Some(asked) = verify::ask_about_the_last(case, &mut progress.proof) {
+        progress.operation = Some(OperationType::Suspend);
+        progress.step = Step::ReadingPositions;
+        progress.acts.push(asked);
         return;
     }
     progress.current = None;
@@ -292,6 +318,7 @@ fn running_step(case: &Case<'_>, set: Option<&StatefulSet>, epoch: i64, fresh: b
     let start = match epoch {
         1 => OperationType::Start,
         _ if under_way == Some(OperationType::Resume) => OperationType::Resume,
+        _ if under_way == Some(OperationType::Rollback) => OperationType::Rollback,
         _ if fresh && current(case).is_none() => OperationType::Resume,
         _ => OperationType::Restart,
     };
@@ -305,7 +332,9 @@ fn running_step(case: &Case<'_>, set: Option<&StatefulSet>, epoch: i64, fresh: b
     match under_way {
         _ if fresh || set_is_new => (Step::Starting, Some(start)),
         // A start that is under way stays one when the number of workers changes meanwhile.
-        Some(OperationType::Start | OperationType::Restart | OperationType::Resume) => (Step::Starting, Some(start)),
+        Some(OperationType::Start | OperationType::Restart | OperationType::Resume | OperationType::Rollback) => {
+            (Step::Starting, Some(start))
+        }
         Some(OperationType::Scale) => (Step::Scaling, Some(OperationType::Scale)),
         None | Some(OperationType::Rotate | OperationType::Suspend | OperationType::Delete)
             if set.and_then(wanted) != Some(replicas) =>
@@ -352,15 +381,16 @@ fn scale_to_zero(set: &StatefulSet) -> Act {
     }
 }
 
-/// Old entries of the log, except the one that the running revision is read from.
-fn forget(case: &Case<'_>, running: &Revision) -> Option<Act> {
+/// Old entries of the log, except those that the running revision and the stable one are read from.
+fn forget(case: &Case<'_>, running: &Revision, proof: &Proof) -> Option<Act> {
     let newest = newest_first(&case.seen.accepted);
-    let in_use = newest.iter().position(|old| old.revision == *running);
+    let of = |revision: &Revision| newest.iter().position(|old| old.revision == *revision);
+    let in_use = [of(running), proof.stable.as_ref().and_then(of)];
     let old: Vec<String> = newest
         .into_iter()
         .enumerate()
         .skip(HISTORY)
-        .filter(|(index, _)| Some(*index) != in_use)
+        .filter(|(index, _)| !in_use.contains(&Some(*index)))
         .map(|(_, old)| old.object.clone())
         .collect();
     (!old.is_empty()).then_some(Act::ForgetRevisions(old))

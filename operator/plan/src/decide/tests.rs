@@ -1,5 +1,6 @@
 //! Scenarios: what a user does, what the world does, what the operator makes of it.
 
+mod rollback;
 mod rotation;
 
 use std::{sync::LazyLock, time::Duration};
@@ -879,6 +880,9 @@ enum Happening {
     PodLost(u8),
     SetDeleted,
     Secret(u8),
+    Commits { tells: bool },
+    Crashes(u8),
+    Reads(bool),
 }
 
 fn happening() -> impl Strategy<Value = Happening> {
@@ -897,6 +901,9 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => (0_u8..3).prop_map(Happening::PodLost),
         1 => Just(Happening::SetDeleted),
         1 => (0_u8..3).prop_map(Happening::Secret),
+        2 => any::<bool>().prop_map(|tells| Happening::Commits { tells }),
+        1 => (0_u8..3).prop_map(Happening::Crashes),
+        1 => any::<bool>().prop_map(Happening::Reads),
     ]
 }
 
@@ -929,6 +936,12 @@ proptest! {
                 }
                 Happening::ScaleSet(n) => world.scale_set(n),
                 Happening::PodLost(n) => world.pods.retain(|pod| pod.name_any() != format!("spend-{n}")),
+                Happening::Commits { tells } => world.commit(tells),
+                Happening::Crashes(n) => world.crash(&format!("spend-{n}"), &Ended { code: 65, message: "" }),
+                Happening::Reads(work) => {
+                    let refused = BrokerFailure { reason: Reason::BrokerError, message: "not now".to_owned() };
+                    world.refuses_reads = (!work).then_some(refused);
+                }
                 Happening::Secret(n) => world.secret("kafka-user", &n.to_string()),
                 Happening::SetDeleted => {
                     // Its pods are deleted with it, and its controller hears of that at once.
@@ -940,6 +953,10 @@ proptest! {
             world.now += 1;
         }
         world.refuses_fences = None;
+        world.refuses_reads = None;
+        // Whoever has crashed is deleted by a person.
+        world.settle();
+        world.pods.retain(|pod| PodFacts::of(pod).last_exit.is_none());
         if world.job.spec.state == JobState::Suspended {
             world.settle();
             prop_assert!(world.pods.is_empty() && world.unfenced.is_empty(), "{:?}", &world.unfenced);
@@ -947,12 +964,17 @@ proptest! {
         }
         world.settle();
         prop_assert_eq!(rotated(&world).len(), world.pods.len(), "every worker has the newest credentials");
-        prop_assert_eq!(world.condition(ConditionType::Ready).0, "True");
+        let revision = world.job.status.clone().unwrap().revision.unwrap();
+        if revision.failed.is_some() {
+            prop_assert_eq!(world.condition(ConditionType::Ready), ("False".to_owned(), "RevisionFailed".to_owned()));
+            prop_assert_eq!(revision.current, revision.stable);
+        } else {
+            prop_assert_eq!(world.condition(ConditionType::Ready).0, "True");
+            prop_assert_eq!(revision.current, revision.target);
+        }
         prop_assert_eq!(i32::try_from(world.pods.len()), Ok(world.job.spec.replicas));
         let epochs: std::collections::BTreeSet<i64> = world.ran.iter().map(|(epoch, _)| *epoch).collect();
         prop_assert_eq!(epochs.len(), world.ran.len(), "an epoch names one revision: {:?}", &world.ran);
-        let current = world.job.status.clone().unwrap().revision.unwrap();
-        prop_assert_eq!(current.current, current.target);
         let left = world.unfenced.len();
         let slots = world.job.spec.worker.slots;
         prop_assert_eq!(i32::try_from(left), Ok(world.job.spec.replicas * slots), "only running workers have ids: {:?}", &world.unfenced);

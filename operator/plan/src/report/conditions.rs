@@ -3,7 +3,7 @@
 
 use fencepost_crds::{
     conditions::{self, ConditionStatus, ConditionType, Reason},
-    v1alpha1::OperationType,
+    v1alpha1::{FailedRevision, OperationType},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
@@ -11,6 +11,7 @@ use crate::{
     decide::{BrokerGate, Case, Foreign, Gates, Progress, SpecGate, Step, settled_pods},
     observed::BrokerFailure,
     pods::Restart,
+    revision::Revision,
     validate,
 };
 
@@ -49,6 +50,7 @@ pub(super) fn set_all(
     let reconciling = reconciling(case, gates, progress, is_stalled);
     let ready = readiness(case, gates, progress, is_newest, ready);
     let degraded = degraded(case, gates, progress);
+    let rolled_back = rolled_back(progress);
     let now = Time(case.seen.now);
     let generation = case.seen.job.metadata.generation;
     // A spec that goes is checked no more.
@@ -62,6 +64,7 @@ pub(super) fn set_all(
         (ConditionType::Ready, ready),
         (ConditionType::Reconciling, reconciling),
         (ConditionType::Stalled, stalled),
+        (ConditionType::RolledBack, rolled_back),
         (ConditionType::Degraded, degraded),
     ];
     for (condition_type, saying) in others.into_iter().chain(checks) {
@@ -129,6 +132,9 @@ fn stalled(case: &Case<'_>, gates: &Gates, progress: &Progress, [spec, broker, o
     if let (Step::Fencing { .. }, Some(failure)) = (&progress.step, fence) {
         return say(ConditionStatus::True, failure.reason, cannot_fence(failure));
     }
+    if let Some(failed) = progress.proof.failed.as_ref().filter(|_| leaves(&progress.step)) {
+        return say(ConditionStatus::True, Reason::RevisionFailed, taking_back(failed, progress));
+    }
     let hopeless = case.pods.iter().filter(|pod| !pod.works() && !pod.terminating).find_map(|pod| {
         let exit = pod.last_exit.as_ref()?;
         match exit.restart() {
@@ -136,10 +142,44 @@ fn stalled(case: &Case<'_>, gates: &Gates, progress: &Progress, [spec, broker, o
             Restart::MayHelp => None,
         }
     });
-    match hopeless {
-        Some((reason, message)) => say(ConditionStatus::True, reason, message),
-        None => say(ConditionStatus::False, Reason::Progressing, "nothing is in the way"),
+    match (hopeless, &progress.proof.failed) {
+        (Some((reason, message)), _) => say(ConditionStatus::True, reason, message),
+        // A job that is suspended is as asked.
+        (None, Some(failed)) if progress.step != Step::Suspended => {
+            say(ConditionStatus::True, Reason::RevisionFailed, taking_back(failed, progress))
+        }
+        (None, _) => say(ConditionStatus::False, Reason::Progressing, "nothing is in the way"),
     }
+}
+
+/// Said when it has happened, not when it is meant to.
+fn rolled_back(progress: &Progress) -> Saying {
+    match &progress.proof.failed {
+        Some(failed) if leaves(&progress.step) => {
+            say(ConditionStatus::False, Reason::RevisionFailed, taking_back(failed, progress))
+        }
+        Some(failed) => say(ConditionStatus::True, Reason::RevisionFailed, taking_back(failed, progress)),
+        None => say(ConditionStatus::False, Reason::NotRolledBack, "no revision was taken back"),
+    }
+}
+
+fn taking_back(failed: &FailedRevision, progress: &Progress) -> String {
+    let FailedRevision { revision, reason, .. } = failed;
+    let message = failed.message.trim_end_matches('.');
+    let stable = progress.proof.stable.as_ref().map_or("", Revision::as_str);
+    if leaves(&progress.step) {
+        return format!(
+            "revision {revision} has failed: {message} ({reason}). It is taken back if it has committed nothing"
+        );
+    }
+    format!(
+        "revision {revision} has failed before it had committed anything: {message} ({reason}). It was taken back, revision {stable} runs: change the spec"
+    )
+}
+
+/// Workers are on their way out.
+const fn leaves(step: &Step) -> bool {
+    matches!(step, Step::Draining { .. } | Step::Fencing { .. } | Step::ReadingPositions)
 }
 
 fn reconciling(case: &Case<'_>, gates: &Gates, progress: &Progress, stalled: bool) -> Saying {
@@ -153,6 +193,11 @@ fn reconciling(case: &Case<'_>, gates: &Gates, progress: &Progress, stalled: boo
             ConditionStatus::True,
             Reason::Fencing,
             format!("{} are gone, {ids} transactional ids are taken from them", leaving(progress)),
+        ),
+        Step::ReadingPositions => (
+            ConditionStatus::True,
+            Reason::ReadingPositions,
+            format!("{} are gone: the committed positions are read", leaving(progress)),
         ),
         Step::Nothing | Step::Running | Step::Suspended if stalled => {
             (ConditionStatus::False, Reason::UpToDate, "see Stalled".to_owned())
@@ -191,9 +236,8 @@ fn reconciling(case: &Case<'_>, gates: &Gates, progress: &Progress, stalled: boo
     };
     // Something that needs a person is not on its way, although the last accepted revision may be scaled meanwhile.
     match (stalled, &progress.step) {
-        (true, Step::Draining { .. } | Step::Fencing { .. } | Step::Released) | (false, _) => {
-            say(status, reason, message)
-        }
+        (true, Step::Released) | (false, _) => say(status, reason, message),
+        (true, step) if leaves(step) => say(status, reason, message),
         (true, _) => say(ConditionStatus::False, Reason::UpToDate, message),
     }
 }
@@ -208,6 +252,7 @@ fn leaving(progress: &Progress) -> &'static str {
     match progress.operation {
         Some(OperationType::Suspend) => "the job is suspended: its workers",
         Some(OperationType::Delete) => "the job is deleted: its workers",
+        Some(OperationType::Rollback) => "the newest revision has failed: its workers",
         _ => "workers of the old revision",
     }
 }
@@ -266,7 +311,9 @@ fn readiness(case: &Case<'_>, gates: &Gates, progress: &Progress, is_newest: boo
     };
     if !is_newest {
         let goes_on = format!("revision {current} goes on: {counted}");
-        return if gates.refused() {
+        return if let Some(failed) = progress.proof.failed.as_ref().filter(|_| case.target_is_accepted) {
+            say(ConditionStatus::False, Reason::RevisionFailed, format!("{}; {goes_on}", taking_back(failed, progress)))
+        } else if gates.refused() {
             say(
                 ConditionStatus::False,
                 Reason::NewRevisionRefused,
@@ -281,7 +328,7 @@ fn readiness(case: &Case<'_>, gates: &Gates, progress: &Progress, is_newest: boo
         };
     }
     match &progress.step {
-        Step::Draining { .. } | Step::Fencing { .. } => {
+        Step::Draining { .. } | Step::Fencing { .. } | Step::ReadingPositions => {
             say(ConditionStatus::False, Reason::WorkersNotReady, "old workers finish before new ones start")
         }
         Step::Blocked(foreign) => say(ConditionStatus::False, Reason::WorkersNotReady, describe(foreign)),
@@ -321,6 +368,12 @@ fn degraded(case: &Case<'_>, gates: &Gates, progress: &Progress) -> Saying {
     if let Some(failure) = &progress.fencing.failed {
         return bad(failure.reason, cannot_fence(failure));
     }
+    if let Some(failure) = &progress.proof.unread {
+        return bad(
+            failure.reason,
+            format!("the committed positions cannot be read: {} (it is tried again)", failure.message),
+        );
+    }
     if let Some((pod, trouble)) = case.pods.iter().find_map(|pod| Some((pod, pod.trouble.as_ref()?))) {
         return bad(trouble.reason, format!("worker {}: {}", pod.name, trouble.message));
     }
@@ -336,9 +389,10 @@ fn degraded(case: &Case<'_>, gates: &Gates, progress: &Progress) -> Saying {
         };
         return bad(reason, format!("worker {}: {}{replaced}", pod.name, exit.describe()));
     }
-    if let Some((pod, error)) = case.seen.worker_errors.iter().next() {
+    let errors = case.seen.workers.iter().filter_map(|(pod, worker)| Some((pod, worker.error.as_ref()?)));
+    if let Some((pod, error)) = errors.clone().next() {
         let reason = error.reason.parse().unwrap_or(Reason::WorkerErrors);
-        let more = case.seen.worker_errors.len() - 1;
+        let more = errors.count() - 1;
         let others = if more == 0 { String::new() } else { format!(" ({more} more workers report errors)") };
         return bad(reason, format!("worker {pod}: {}{others}", error.message));
     }

@@ -23,9 +23,12 @@ use serde_json::{Value, from_value, json};
 use super::{at, job, observed};
 use crate::{
     decide::{Act, Decision, Fence, Seen, decide},
-    observed::{BrokerFailure, BrokerObserved, FenceObserved, Observed, PlanPod, TopicFacts},
+    observed::{
+        BrokerFailure, BrokerObserved, FenceObserved, Observed, PlanPod, Positions, PositionsObserved, Replacement,
+        TopicFacts, WorkerObserved,
+    },
     ownership::Rival,
-    pods,
+    pods::{self, PodFacts, Restart},
     revision::AcceptedRevision,
     secrets::Fingerprints,
 };
@@ -62,6 +65,20 @@ pub(crate) struct World {
     pub refuses_fences: Option<BrokerFailure>,
     /// What the operator remembers of its newest fence.
     pub fence: Option<FenceObserved>,
+    /// Why the brokers do not tell positions.
+    pub refuses_reads: Option<BrokerFailure>,
+    /// What the operator remembers of the positions that it has read.
+    pub positions: Option<PositionsObserved>,
+    /// The position of the group.
+    committed: i64,
+    /// The epoch and the revision that have committed last.
+    pub last_commit: Option<(i64, String)>,
+    /// Workers tell that they have committed.
+    tells: BTreeSet<i64>,
+    /// There is something to read.
+    pub has_input: bool,
+    /// How often workers were replaced, by pod name.
+    pub replacements: BTreeMap<String, Replacement>,
     /// The job was let go, and what was not ended.
     pub released: Option<Option<String>>,
     /// Every fence that was done: what for, and how many ids.
@@ -89,6 +106,13 @@ impl World {
             unfenced: BTreeMap::new(),
             refuses_fences: None,
             fence: None,
+            refuses_reads: None,
+            positions: None,
+            committed: 0,
+            last_commit: None,
+            tells: BTreeSet::new(),
+            has_input: false,
+            replacements: BTreeMap::new(),
             released: None,
             fences: Vec::new(),
             counter: 0,
@@ -124,6 +148,9 @@ impl World {
             refused_children: self.refuses_children.clone(),
             secrets: self.secrets.clone(),
             fence: self.fence.clone(),
+            positions: self.positions.clone(),
+            workers: self.workers(),
+            replacements: self.replacements.clone(),
             plan: crate::observed::PlanObserved { pods: self.plans.clone(), failures: 0 },
             broker: self.broker.clone(),
             rivals: self.rivals.clone(),
@@ -143,6 +170,7 @@ impl World {
         // A worker with a fenced id lives: that fence counts for nothing.
         let workers = pods::workers(&self.pods);
         self.fence = self.fence.take().filter(|fence| !fence.is_over(&workers));
+        self.positions = self.positions.take().filter(|_| workers.is_empty());
         let decision = self.decide();
         if survive == 0 {
             return;
@@ -159,6 +187,7 @@ impl World {
         if dies {
             // The next one begins with what is written.
             self.fence = None;
+            self.positions = None;
         }
         self.check();
     }
@@ -191,6 +220,7 @@ impl World {
             }
             Act::Apply { children, seen } => {
                 let mut set = children.stateful_set;
+                self.goes_back_to_what_has_committed();
                 assert_eq!(seen, self.set.as_ref().map(Seen::of));
                 set.status = self.set.as_ref().and_then(|old| old.status.clone());
                 set.metadata.generation = self.set.as_ref().and_then(|old| old.metadata.generation);
@@ -200,6 +230,13 @@ impl World {
                 }
             }
             Act::Fence(fence) => self.take_ids(*fence),
+            Act::ReadPositions(question) => {
+                assert!(self.pods.is_empty(), "positions are read while a worker may commit: {question:?}");
+                assert_eq!(question.group, "shop.spend");
+                let found = Positions::of([("orders", 0, self.committed)]);
+                let found = self.refuses_reads.clone().map_or(Ok(found), Err);
+                self.positions = Some(PositionsObserved { purpose: question.purpose, found });
+            }
             Act::Hold => self.job.finalizers_mut().push(names::FINALIZER.to_owned()),
             Act::Release { warning } => {
                 self.job.finalizers_mut().clear();
@@ -207,6 +244,39 @@ impl World {
             }
             Act::Replace(replace) => self.terminate(&replace.pod),
             Act::ForgetRevisions(names) => self.revisions.retain(|old| !names.contains(&old.name_any())),
+        }
+    }
+
+    /// What runs instead of a revision that has failed.
+    fn goes_back_to_what_has_committed(&self) {
+        let revision = self.job.status.as_ref().and_then(|status| status.revision.clone()).unwrap_or_default();
+        if let (Some(failed), Some(current)) = (revision.failed, revision.current)
+            && current != failed.revision
+        {
+            let committed = self.last_commit.as_ref().map(|(_, revision)| revision.as_str());
+            assert_eq!(committed, Some(current.as_str()), "{} is taken back", failed.revision);
+        }
+    }
+
+    /// What the workers say that are ready.
+    fn workers(&self) -> BTreeMap<String, WorkerObserved> {
+        let facts = pods::workers(&self.pods);
+        let answers = facts.into_iter().filter(PodFacts::works).map(|pod| {
+            let epoch = pod.epoch.unwrap();
+            let commits = u64::from(self.tells.contains(&epoch));
+            (pod.name, WorkerObserved { epoch, commits, has_input: self.has_input, error: None })
+        });
+        answers.collect()
+    }
+
+    /// A worker that lives commits. It tells of it if it is asked, or is gone before.
+    pub(crate) fn commit(&mut self, tells: bool) {
+        let Some(pod) = workers_in(&self.pods).next() else { return };
+        let epoch = epoch_of(pod);
+        self.last_commit = Some((epoch, pod.labels()[names::LABEL_REVISION].clone()));
+        self.committed += 1;
+        if tells {
+            self.tells.insert(epoch);
         }
     }
 
@@ -340,11 +410,18 @@ impl World {
             "type": "Ready", "status": "True", "lastTransitionTime": at(self.now).to_string(),
         });
         for pod in self.pods.iter_mut().filter(|pod| pod.metadata.deletion_timestamp.is_none()) {
-            if pod.status.as_ref().is_none_or(|status| status.conditions.is_none()) {
+            let exit = PodFacts::of(pod).last_exit;
+            let may_start = exit.is_none_or(|exit| exit.restart() == Restart::MayHelp);
+            if may_start && pod.status.as_ref().is_none_or(|status| status.conditions.is_none()) {
                 pod.status =
                     Some(PodStatus { conditions: from_value(json!([condition])).unwrap(), ..PodStatus::default() });
             }
         }
+        self.kubelet_plans();
+    }
+
+    /// Plan pods answer, and nothing else comes up.
+    pub(crate) fn kubelet_plans(&mut self) {
         for plan in &mut self.plans {
             plan.report = Some(self.report.clone());
         }
