@@ -10,6 +10,7 @@
 //! | [`secrets`] | which credentials did a worker start with |
 //! | [`pods`] | what do the pods say about the workers |
 //! | [`ownership`] | do two jobs use the same names on the same Kafka cluster |
+//! | [`diff`] | what changes from one spec to another, and what that asks for |
 //! | [`validate`] | what is wrong with a spec, all at once |
 //! | [`decide`] | what is the next step |
 //! | [`build`] | what do the children look like |
@@ -19,6 +20,7 @@
 pub mod backoff;
 pub mod build;
 pub mod decide;
+pub mod diff;
 pub mod events;
 pub mod observed;
 pub mod ownership;

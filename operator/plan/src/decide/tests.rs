@@ -116,6 +116,8 @@ fn a_new_revision_starts_only_when_every_old_pod_is_gone() {
     }
     assert_eq!(world.job.status.as_ref().unwrap().phase, Some(Phase::Draining));
     assert_eq!(world.epoch(), Some(1));
+    let why = world.message(ConditionType::Reconciling);
+    assert!(why.ends_with("commit and stop: spend-0, spend-1. spec.pipeline.sql has changed"), "{why}");
     // Asked to stop, still alive.
     for _ in 0..3 {
         world.informer();

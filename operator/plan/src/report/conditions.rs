@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::{
     decide::{BrokerGate, Case, Foreign, Gates, Progress, SpecGate, Step, settled_pods},
+    diff::{self, Effect},
     observed::BrokerFailure,
     pods::Restart,
     revision::Revision,
@@ -187,7 +188,7 @@ fn reconciling(case: &Case<'_>, gates: &Gates, progress: &Progress, stalled: boo
         Step::Draining { pods } => (
             ConditionStatus::True,
             Reason::Draining,
-            format!("{} commit and stop: {}", leaving(progress), pods.join(", ")),
+            format!("{} commit and stop: {}{}", leaving(progress), pods.join(", "), changes(case, progress)),
         ),
         Step::Fencing { ids } => (
             ConditionStatus::True,
@@ -245,6 +246,31 @@ fn reconciling(case: &Case<'_>, gates: &Gates, progress: &Progress, stalled: boo
 fn cannot_fence(failure: &BrokerFailure) -> String {
     let message = &failure.message;
     format!("transactional ids of workers that are gone cannot be fenced: {message} (it is tried again)")
+}
+
+/// Fields that are told in one message; the object has the others.
+const TOLD: usize = 3;
+
+/// Why workers of the old revision are replaced.
+fn changes(case: &Case<'_>, progress: &Progress) -> String {
+    let of =
+        |revision: Option<&Revision>| case.seen.accepted.iter().find(|accepted| Some(&accepted.revision) == revision);
+    let (Some(old), Some(new)) = (of(progress.current.as_ref()), of(Some(&case.target.revision))) else {
+        return String::new();
+    };
+    if progress.operation != Some(OperationType::Restart) {
+        return String::new();
+    }
+    let differences = diff::differences(&old.spec, &new.spec);
+    let fields: Vec<String> =
+        differences.iter().filter(|difference| difference.effect == Effect::Restart).map(ToString::to_string).collect();
+    match fields.get(TOLD..).map_or(0, <[String]>::len) {
+        _ if fields.is_empty() => String::new(),
+        0 => format!(". {}", fields.join("; ")),
+        more => {
+            format!(". {}; and {more} more fields", fields.iter().take(TOLD).cloned().collect::<Vec<_>>().join("; "))
+        }
+    }
 }
 
 /// Who leaves.
