@@ -23,6 +23,8 @@ pub enum ConditionType {
     BrokerCompatible,
     /// No other job uses the same transactional ids or consumer group.
     TransactionalIdsOwned,
+    /// The newest revision may start: nobody has to approve it, or somebody has.
+    Approved,
     /// The newest revision failed before its first commit, and the one before it runs again.
     RolledBack,
     /// The job runs, but something is wrong.
@@ -131,6 +133,14 @@ pub enum Reason {
     IdsOwned,
     /// Another StreamJob on the same Kafka cluster has the prefix or the consumer group.
     IdsTaken,
+
+    // --- Approved
+    /// The spec asks for no approval, or nothing has run yet.
+    ApprovalNotNeeded,
+    /// The annotation names this revision.
+    ApprovalGiven,
+    /// Everything was checked; the message says what changes, and how to let it start.
+    ApprovalNeeded,
 
     // --- RolledBack
     /// The newest revision failed before its first commit; the last one that has committed runs again.

@@ -11,6 +11,8 @@ pub const LABEL_ROLE: &str = "fencepost.dev/role";
 pub const LABEL_REVISION: &str = "fencepost.dev/revision";
 /// Annotation: epoch the pod belongs to.
 pub const ANNOTATION_EPOCH: &str = "fencepost.dev/epoch";
+/// Annotation of a StreamJob: the revision that a person lets start. See `spec.upgrade.approval`.
+pub const ANNOTATION_APPROVE: &str = "fencepost.dev/approve";
 
 /// Annotation: fingerprints of the Secrets that the pod started with.
 pub const ANNOTATION_SECRETS: &str = "fencepost.dev/secrets";

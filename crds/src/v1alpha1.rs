@@ -100,6 +100,11 @@ pub struct StreamJobSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, KubeSchema, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UpgradeSpec {
+    /// Whether a revision that passed all checks starts by itself. `Manual`: when the annotation `fencepost.dev/approve` names it. The first
+    /// start needs no approval.
+    #[serde(default)]
+    pub approval: Approval,
+
     /// Whether a revision that fails before its first commit is replaced by the last one that has committed.
     #[serde(default)]
     pub rollback: Rollback,
@@ -107,6 +112,16 @@ pub struct UpgradeSpec {
     /// How long a new revision may take.
     #[serde(default)]
     pub deadlines: UpgradeDeadlines,
+}
+
+/// Who lets a new revision start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize, Display, IntoStaticStr)]
+pub enum Approval {
+    /// Nobody has to.
+    #[default]
+    Automatic,
+    /// A person.
+    Manual,
 }
 
 /// What becomes of a revision that fails.

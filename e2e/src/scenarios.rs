@@ -146,6 +146,7 @@ const ALL: &[Scenario] = &[
     Scenario::plain("a-deleted-job-holds-nobody-up", deletion::run).with_faults(),
     Scenario::plain("a-group-that-moves-single-partitions-loses-and-repeats-nothing", group_protocol::run),
     Scenario::plain("two-generations-of-workers-never-run-at-once", change::run),
+    Scenario::plain("a-version-waits-for-approval", change::approved),
     Scenario::plain("a-version-that-cannot-work-is-taken-back", rollback::run).with_faults(),
     Scenario::plain("a-fenced-worker-stays-out-until-a-person-lets-it-in", fenced::run),
     Scenario::plain("a-death-at-any-step-of-a-transaction-is-harmless", fault_points::run).with_faults(),

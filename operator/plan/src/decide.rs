@@ -36,7 +36,7 @@ use thiserror::Error;
 pub(crate) use self::rollout::{delete_id, restart_id, scale_id, settled_pods, suspend_id};
 pub use self::{
     fence::{Fence, Fencing, open},
-    gates::{BrokerGate, Gates, SpecGate},
+    gates::{ApprovalGate, BrokerGate, Gates, SpecGate},
     repair::{Cause, READY_LONG_ENOUGH, Replace},
     rollout::{Foreign, Progress, Step},
     verify::{Proof, ReadPositions},

@@ -45,6 +45,7 @@ pub fn between(old: &StreamJobStatus, new: &StreamJobStatus) -> Vec<Note> {
         (ConditionType::SpecValid, "False"),
         (ConditionType::BrokerCompatible, "False"),
         (ConditionType::TransactionalIdsOwned, "False"),
+        (ConditionType::Approved, "False"),
         (ConditionType::Degraded, "True"),
         (ConditionType::RolledBack, "True"),
     ] {

@@ -1,5 +1,5 @@
 //! May the newest spec run? Four checks, independent of each other, so that a user sees all problems at once: rules on the spec, the
-//! plan of its own image, the brokers, other jobs with the same names.
+//! plan of its own image, the brokers, other jobs with the same names. Then, if the spec wants it, a person.
 //!
 //! A revision passes once. What brokers say later is reported, and never stops workers.
 
@@ -8,17 +8,21 @@ use std::time::Duration;
 use fencepost_crds::{
     conditions::Reason,
     contract::{CONTRACT_VERSION, PlanReport},
-    v1alpha1::{PlanStatus, SinkGuarantee, Violation},
+    names,
+    v1alpha1::{Approval, PlanStatus, SinkGuarantee, Violation},
 };
 use k8s_openapi::api::core::v1::Pod;
+use kube_core::ResourceExt;
 
 use super::{Act, Case, PlanOutcome};
 use crate::{
     backoff,
     build::{self, BuildError},
+    diff::{self, Effect},
     observed::{BrokerFacts, BrokerObserved, PlanPod},
     ownership,
     pods::{PodFacts, elapsed},
+    revision::newest_first,
     validate::{self, Facts, Findings, Stage},
 };
 
@@ -34,6 +38,8 @@ pub struct Gates {
     pub broker: BrokerGate,
     /// Why the transactional ids or the group belong to another job.
     pub taken: Option<String>,
+    /// Whether a person has to let it start.
+    pub approval: ApprovalGate,
     /// Allowed and probably not meant.
     pub warnings: Vec<Violation>,
     /// The plan, when it is known.
@@ -69,6 +75,17 @@ pub enum SpecGate {
     },
 }
 
+/// A person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ApprovalGate {
+    /// Nobody has to say anything.
+    NotNeeded,
+    /// It may start.
+    Given,
+    /// All else is right: what would change, and how to let it.
+    Needed(String),
+}
+
 /// The brokers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BrokerGate {
@@ -91,7 +108,10 @@ impl Gates {
     /// The newest spec may run.
     #[must_use]
     pub fn passed(&self) -> bool {
-        self.spec == SpecGate::Passed && self.broker == BrokerGate::Passed && self.taken.is_none()
+        self.spec == SpecGate::Passed
+            && self.broker == BrokerGate::Passed
+            && self.taken.is_none()
+            && !matches!(self.approval, ApprovalGate::Needed(_))
     }
 
     /// The newest spec is refused and stays refused until a person does something.
@@ -121,8 +141,11 @@ pub(super) fn judge(case: &Case<'_>) -> Result<Gates, BuildError> {
     let mut look_again = planned.look_again;
     let broker = broker_gate(case, &findings, &spec, broker_facts, &mut acts);
     let taken = ownership::taken(&case.seen.rivals, &case.seen.job.spec.kafka, &case.seen.broker);
-    if taken.is_some() {
+    let approval = approval(case, &spec, &broker);
+    if taken.is_some() || matches!(approval, ApprovalGate::Needed(_)) {
         acts.retain(|act| !matches!(act, Act::CreateTopics(_)));
+    }
+    if taken.is_some() {
         // Nobody tells when the other one goes.
         look_again = Some(look_again.map_or(TAKEN, |first| first.min(TAKEN)));
     }
@@ -130,12 +153,48 @@ pub(super) fn judge(case: &Case<'_>) -> Result<Gates, BuildError> {
         spec,
         broker,
         taken,
+        approval,
         warnings: findings.warnings,
         plan: planned.plan,
         guarantees: planned.guarantees,
         acts,
         look_again,
     })
+}
+
+/// Asked for last: what is wrong in another way need not be looked at by a person.
+fn approval(case: &Case<'_>, spec: &SpecGate, broker: &BrokerGate) -> ApprovalGate {
+    let job = &case.seen.job;
+    let is_first = case.old.epoch.is_none();
+    if job.spec.upgrade.approval == Approval::Automatic || is_first || case.target_is_accepted {
+        return ApprovalGate::NotNeeded;
+    }
+    let revision = &case.target.revision;
+    if job.annotations().get(names::ANNOTATION_APPROVE).map(String::as_str) == Some(revision.as_str()) {
+        return ApprovalGate::Given;
+    }
+    let is_checked = *spec == SpecGate::Passed && matches!(case.seen.broker, BrokerObserved::Facts(_));
+    if !is_checked || matches!(broker, BrokerGate::Failed { .. }) {
+        return ApprovalGate::NotNeeded;
+    }
+    let newest = newest_first(&case.seen.accepted).first().map(|newest| diff::differences(&newest.spec, &job.spec));
+    let changes: Vec<String> = newest
+        .iter()
+        .flatten()
+        .filter(|difference| difference.effect == Effect::Restart)
+        .map(|difference| format!("- {difference}"))
+        .collect();
+    let topics = match broker {
+        BrokerGate::Checking(topics) => format!("\n- {topics}"),
+        BrokerGate::Passed | BrokerGate::Failed { .. } => String::new(),
+    };
+    let (namespace, name) = (&case.identity.namespace, &case.identity.name);
+    ApprovalGate::Needed(format!(
+        "revision {revision} has passed all checks and waits for approval. All workers commit and stop, and new ones start:\n{}{topics}\n\
+         To let it: kubectl --namespace {namespace} annotate --overwrite streamjob {name} {}={revision}",
+        changes.join("\n"),
+        names::ANNOTATION_APPROVE
+    ))
 }
 
 fn spec_gate(case: &Case<'_>, findings: &Findings, planned: &Planned) -> SpecGate {

@@ -1,5 +1,6 @@
 //! Scenarios: what a user does, what the world does, what the operator makes of it.
 
+mod approval;
 mod rollback;
 mod rotation;
 

@@ -8,7 +8,7 @@ use fencepost_crds::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::{
-    decide::{BrokerGate, Case, Foreign, Gates, Progress, SpecGate, Step, settled_pods},
+    decide::{ApprovalGate, BrokerGate, Case, Foreign, Gates, Progress, SpecGate, Step, settled_pods},
     diff::{self, Effect},
     observed::BrokerFailure,
     pods::Restart,
@@ -44,6 +44,7 @@ pub(super) fn set_all(
     let spec = spec_valid(gates);
     let broker = broker_compatible(gates);
     let owned = ids_owned(gates);
+    let approved = approved(gates);
     let stalled = stalled(case, gates, progress, [&spec, &broker, &owned]);
     let is_stalled = matches!(stalled.status, ConditionStatus::True);
     let is_newest = progress.current.as_ref() == Some(&case.target.revision);
@@ -59,6 +60,7 @@ pub(super) fn set_all(
         (ConditionType::SpecValid, spec),
         (ConditionType::BrokerCompatible, broker),
         (ConditionType::TransactionalIdsOwned, owned),
+        (ConditionType::Approved, approved),
     ];
     let checks = checks.into_iter().filter(|_| progress.operation != Some(OperationType::Delete));
     let others = [
@@ -112,6 +114,18 @@ fn ids_owned(gates: &Gates) -> Saying {
             "no other StreamJob uses this prefix of transactional ids or this consumer group",
         ),
         Some(message) => say(ConditionStatus::False, Reason::IdsTaken, message.as_str()),
+    }
+}
+
+fn approved(gates: &Gates) -> Saying {
+    match &gates.approval {
+        ApprovalGate::NotNeeded => {
+            say(ConditionStatus::True, Reason::ApprovalNotNeeded, "nobody has to approve the newest spec")
+        }
+        ApprovalGate::Given => {
+            say(ConditionStatus::True, Reason::ApprovalGiven, "somebody has approved the newest spec")
+        }
+        ApprovalGate::Needed(message) => say(ConditionStatus::False, Reason::ApprovalNeeded, message.as_str()),
     }
 }
 
@@ -228,9 +242,12 @@ fn reconciling(case: &Case<'_>, gates: &Gates, progress: &Progress, stalled: boo
         ),
         Step::Released => (ConditionStatus::True, Reason::Deleting, "the job is deleted".to_owned()),
         Step::Accepting | Step::Holding => (ConditionStatus::True, Reason::Starting, "all checks passed".to_owned()),
-        Step::Nothing | Step::Running | Step::Suspended if !case.target_is_accepted => {
-            (ConditionStatus::True, Reason::Planning, waits_for(gates))
-        }
+        Step::Nothing | Step::Running | Step::Suspended if !case.target_is_accepted => match &gates.approval {
+            ApprovalGate::Needed(message) => (ConditionStatus::True, Reason::ApprovalNeeded, message.clone()),
+            ApprovalGate::NotNeeded | ApprovalGate::Given => {
+                (ConditionStatus::True, Reason::Planning, waits_for(gates))
+            }
+        },
         Step::Nothing | Step::Running | Step::Suspended => {
             (ConditionStatus::False, Reason::UpToDate, "everything is as asked".to_owned())
         }
@@ -295,7 +312,11 @@ fn waits_for(gates: &Gates) -> String {
         BrokerGate::Checking(what) => Some(what.as_str()),
         BrokerGate::Failed { message, .. } => Some(message.as_str()),
     };
-    let waits = [spec, broker, gates.taken.as_deref()].into_iter().flatten();
+    let approval = match &gates.approval {
+        ApprovalGate::Needed(message) => Some(message.as_str()),
+        ApprovalGate::NotNeeded | ApprovalGate::Given => None,
+    };
+    let waits = [spec, broker, gates.taken.as_deref(), approval].into_iter().flatten();
     let waits: Vec<&str> = waits.map(|text| text.trim_end_matches('.')).collect();
     waits.join("; ")
 }
@@ -345,6 +366,8 @@ fn readiness(case: &Case<'_>, gates: &Gates, progress: &Progress, is_newest: boo
                 Reason::NewRevisionRefused,
                 format!("the newest spec is refused: {}; {goes_on}", first_problem(gates)),
             )
+        } else if let ApprovalGate::Needed(message) = &gates.approval {
+            say(ConditionStatus::False, Reason::ApprovalNeeded, format!("{goes_on}; {message}"))
         } else {
             say(
                 ConditionStatus::False,
