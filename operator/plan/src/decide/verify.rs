@@ -208,18 +208,24 @@ fn failure(case: &Case<'_>, trial: &Trial) -> Option<(Reason, String)> {
     let since = trial.verification.since.as_deref()?.parse::<Timestamp>().ok()?;
     let waited = elapsed(since, case.seen.now);
     let deadlines = &case.seen.job.spec.upgrade.deadlines;
-    if trial.verification.was_ready {
-        let message = "there is input, and nothing was committed within spec.upgrade.deadlines.firstCommit";
-        return (waited >= Duration::from(deadlines.first_commit)).then(|| (Reason::NoFirstCommit, message.to_owned()));
+    if !trial.verification.was_ready {
+        return (waited >= Duration::from(deadlines.ready)).then(|| not_ready(case, "ready"));
     }
-    (waited >= Duration::from(deadlines.ready)).then(|| not_ready(case))
+    if waited < Duration::from(deadlines.first_commit) {
+        return None;
+    }
+    if !settled_pods(case, case.seen.job.spec.replicas) {
+        return Some(not_ready(case, "firstCommit"));
+    }
+    let message = "there is input, and nothing was committed within spec.upgrade.deadlines.firstCommit";
+    Some((Reason::NoFirstCommit, message.to_owned()))
 }
 
-fn not_ready(case: &Case<'_>) -> (Reason, String) {
-    let late = "not all workers were ready within spec.upgrade.deadlines.ready";
+fn not_ready(case: &Case<'_>, deadline: &str) -> (Reason, String) {
+    let late = format!("not all workers are ready, and spec.upgrade.deadlines.{deadline} has passed without a commit");
     let trouble = case.pods.iter().find_map(|pod| Some((pod, pod.trouble.as_ref()?)));
     trouble.map_or_else(
-        || (Reason::WorkersNotReady, late.to_owned()),
+        || (Reason::WorkersNotReady, late.clone()),
         |(pod, trouble)| (trouble.reason, format!("{late}: worker {}: {}", pod.name, trouble.message)),
     )
 }
