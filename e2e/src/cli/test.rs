@@ -40,8 +40,12 @@ impl Test {
             installed: self.installed,
             at_once: self.at_once,
         });
-        report::answer(format!("{} passed, {} failed", tally.passed, tally.failed));
+        // Once more at the end: a log of an hour is often read from there, and sometimes kept in part only.
+        for (name, reason) in &tally.failed {
+            report::answer(format!("FAILED {name}: {reason}"));
+        }
+        report::answer(format!("{} passed, {} failed", tally.passed, tally.failed.len()));
         // No test is no success.
-        Ok(if tally.failed == 0 && tally.passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if tally.failed.is_empty() && tally.passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }

@@ -140,6 +140,19 @@ impl<'l> Bench<'l> {
         self.cluster().apply(&text).map(drop).map_err(Failure::means("apply a manifest"))
     }
 
+    /// The same, and gives what the API server made of it.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub fn applied<M: serde::Serialize>(&self, manifest: &M) -> Result<Value, Failure> {
+        let text = serde_json::to_string(manifest).map_err(Failure::means("write a manifest"))?;
+        let mut kubectl = self.cluster().kubectl_command().map_err(Failure::means("run kubectl"))?;
+        kubectl.args(["apply", "--server-side", "--field-manager=e2e", "--output=json", "-f", "-"]);
+        let answer =
+            command::run_with_input(&mut kubectl, text.as_bytes()).map_err(Failure::means("apply a manifest"))?;
+        serde_json::from_str(&answer).map_err(Failure::means("read what the API server made of a manifest"))
+    }
+
     /// Runs a command in a container, with this on its standard input, and gives what it printed.
     ///
     /// # Errors

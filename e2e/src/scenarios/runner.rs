@@ -22,20 +22,14 @@ pub struct Options {
     pub at_once: usize,
 }
 
-/// How many passed.
+/// What came of a run.
 #[must_use]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Passed.
+    /// How many passed.
     pub passed: usize,
-    /// Failed.
-    pub failed: usize,
-}
-
-impl Tally {
-    fn count(&mut self, passed: bool) {
-        if passed { self.passed += 1 } else { self.failed += 1 }
-    }
+    /// Names of those that failed, and why.
+    pub failed: Vec<(&'static str, String)>,
 }
 
 /// Names of all scenarios.
@@ -93,7 +87,7 @@ fn on_cluster(options: &Options, name: &str, spec: &ClusterSpec, scenarios: &[On
             report::step(format!("no cluster {name}: {}", report::chain(&error)));
             for (scenario, _) in scenarios {
                 report::detail(format!("{}: not run", scenario.name));
-                lock(tally).count(false);
+                lock(tally).failed.push((scenario.name, format!("not run: no cluster {name}")));
             }
         }
     }
@@ -176,6 +170,7 @@ fn on_bench(lab: &Lab, name: &str, run: impl FnOnce(&Bench<'_>) -> Outcome + Sen
         if let Err(failure) = &outcome {
             let folder = diagnostics::save(lab.cluster(), name, &namespace, &report::chain(failure));
             report::detail(format!("{name}: what the cluster knew is in {}", folder.display()));
+            diagnostics::last_events(&folder).into_iter().for_each(report::detail);
         }
         let closed = bench.close();
         outcome.and_then(|lines| closed.map(|()| lines))
@@ -196,16 +191,21 @@ fn begin(scenario: &Scenario) -> Deadline {
 
 fn end(scenario: &Scenario, clock: Deadline, outcome: Outcome, tally: &Mutex<Tally>) {
     let seconds = clock.elapsed().as_secs();
-    let passed = outcome.is_ok();
     let (word, lines) = match outcome {
-        Ok(lines) => ("ok", lines),
-        Err(failure) => ("FAILED", vec![report::chain(&failure)]),
+        Ok(lines) => {
+            lock(tally).passed += 1;
+            ("ok", lines)
+        }
+        Err(failure) => {
+            let reason = report::chain(&failure);
+            lock(tally).failed.push((scenario.name, reason.clone()));
+            ("FAILED", vec![reason])
+        }
     };
     report::step(format!("{}: {word} ({seconds} s)", scenario.name));
     for line in lines {
         report::detail(line);
     }
-    lock(tally).count(passed);
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

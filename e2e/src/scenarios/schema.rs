@@ -115,11 +115,17 @@ pub(super) fn examples(bench: &Bench<'_>) -> Outcome {
     Ok(vec![accepted.join(", ")])
 }
 
-/// The names that fence a job and hold its positions stay as they are.
+/// The names that fence a job and hold its positions stay as they are. A job that is new does not look as if it had been seen.
 pub(super) fn immutable(bench: &Bench<'_>) -> Outcome {
     let mut good = manifest(bench)?;
     put(&mut good, "/spec/kafka/transactionalIdPrefix", json!(format!("{}.first", bench.namespace())))?;
-    bench.apply(&good)?;
+    let made = bench.applied(&good)?;
+    let seen = made.pointer("/status/observedGeneration");
+    ensure!(
+        seen == Some(&json!(-1)),
+        "who waits for a new job is told that it is as it should be: {:?}",
+        made.get("status")
+    );
     for (pointer, part) in [
         ("/spec/kafka/transactionalIdPrefix", "transactionalIdPrefix is immutable"),
         ("/spec/kafka/consumerGroup", "consumerGroup is immutable"),

@@ -96,6 +96,22 @@ impl ApiServer {
         Self { shared: Arc::new(Shared { store: Mutex::new(store), news, clock }) }
     }
 
+    /// A server that has these objects already, with their uids and versions, as [`everything`](Self::everything) gives them, and that has given no
+    /// version after `version` yet. Every status, and what has an owner, was applied by `applier`; nobody owns the other fields.
+    ///
+    /// # Errors
+    /// When it does not know the kind of one.
+    pub fn restored(
+        kinds: Vec<Kind>,
+        clock: fn() -> Timestamp,
+        (version, applier): (u64, &str),
+        objects: impl IntoIterator<Item = Value>,
+    ) -> Result<Self, Refusal> {
+        let server = Self::new(kinds, clock);
+        server.shared.write(|store| store.restore((version, applier), objects))?;
+        Ok(server)
+    }
+
     /// The same objects in a server of its own, which nobody watches yet.
     #[must_use]
     pub fn fork(&self) -> Self {
@@ -128,6 +144,18 @@ impl ApiServer {
     {
         let found = self.shared.store().all::<K>();
         found.into_iter().filter_map(|object| serde_json::from_value(object).ok()).collect()
+    }
+
+    /// What objects of a kind looked like after each change since a version. One that is gone is as it was last.
+    #[must_use]
+    pub fn history<K>(&self, version: u64) -> Vec<K>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned,
+    {
+        let store = self.shared.store();
+        let Ok(kind) = store.kind_of::<K>() else { return Vec::new() };
+        let changed = store.after(kind, version).filter_map(|change| change.after.as_ref().or(change.before.as_ref()));
+        changed.filter_map(|object| serde_json::from_value(object.clone()).ok()).collect()
     }
 
     /// All objects, as `Kind namespace/name` and content.

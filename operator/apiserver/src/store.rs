@@ -301,6 +301,34 @@ impl Store {
         Ok(object)
     }
 
+    /// Takes objects as they are. What happened before is too old for a watch.
+    pub(crate) fn restore(
+        &mut self,
+        (version, applier): (u64, &str),
+        objects: impl IntoIterator<Item = Value>,
+    ) -> Result<(), Refusal> {
+        for object in objects {
+            let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+            let (namespace, name) = (text("/metadata/namespace").to_owned(), text("/metadata/name").to_owned());
+            let named = |kind: &Kind| kind.api_version() == text("/apiVersion") && kind.kind == text("/kind");
+            let kind = self.kinds.iter().position(named).ok_or_else(|| Refusal::not_found(text("/kind")))?;
+            let is_child = object.pointer("/metadata/ownerReferences").is_some();
+            let mut owners = Owners::new();
+            for path in apply::fields(&object).into_keys() {
+                let of_status = path.first() == Some(&Step::Field("status".to_owned()));
+                if of_status || is_child {
+                    owners.entry(Manager::apply(applier, of_status)).or_default().insert(path);
+                }
+            }
+            self.objects.insert(Key { kind, namespace, name }, Stored { object, owners });
+        }
+        self.version = version;
+        self.compacted = version;
+        // There was no birth without a version.
+        self.uids = version;
+        Ok(())
+    }
+
     /// Writes a whole object, status included: for those who play controllers.
     pub(crate) fn put_whole(&mut self, key: &Key, object: Value, manager: &Manager) -> Result<Value, Refusal> {
         let mut owners = self.stored(key)?.owners.clone();

@@ -63,6 +63,7 @@ pub fn between(old: &StreamJobStatus, new: &StreamJobStatus) -> Vec<Note> {
     notes.extend(warnings(old, new));
     notes.extend(given_up(old, new));
     notes.extend(stalled(old, new));
+    notes.extend(failed(old, new));
     notes.extend(committed(old, new));
     notes.extend(operation(old, new));
     notes.extend(ready(old, new));
@@ -104,12 +105,20 @@ fn given_up(old: &StreamJobStatus, new: &StreamJobStatus) -> Option<Note> {
 fn stalled(old: &StreamJobStatus, new: &StreamJobStatus) -> Option<Note> {
     let (before, after) = pair(old, new, ConditionType::Stalled);
     let after = after.filter(|after| after.status == "True")?;
-    if matches!(after.reason.as_str(), "SpecInvalid" | "BrokerIncompatible" | "IdsTaken") {
+    if matches!(after.reason.as_str(), "SpecInvalid" | "BrokerIncompatible" | "IdsTaken" | "RevisionFailed") {
         return None;
     }
     before
         .is_none_or(|before| before.status != "True" || before.reason != after.reason)
         .then(|| note(NoteKind::Warning, &after.reason, "Stalled", &after.message))
+}
+
+/// A revision has failed, and it is about to be seen whether it can be taken back.
+fn failed(old: &StreamJobStatus, new: &StreamJobStatus) -> Option<Note> {
+    let newest = |status: &StreamJobStatus| status.revision.as_ref()?.failed.clone();
+    let found = newest(new)?;
+    let told = conditions::get(&new.conditions, ConditionType::RolledBack)?;
+    (newest(old) != Some(found)).then(|| note(NoteKind::Warning, &told.reason, "Verify", &told.message))
 }
 
 /// A start has committed for the first time.

@@ -57,8 +57,8 @@ fn phase(progress: &Progress, verdict: conditions::Verdict) -> Phase {
         return Phase::Deleting;
     }
     match (&progress.step, verdict) {
-        (Step::Draining { .. } | Step::Fencing { .. } | Step::ReadingPositions, _) => Phase::Draining,
         (_, conditions::Verdict { stalled: true, .. }) => Phase::Stalled,
+        (Step::Draining { .. } | Step::Fencing { .. } | Step::ReadingPositions, _) => Phase::Draining,
         (_, conditions::Verdict { all_work: true, .. }) => Phase::Running,
         (Step::Suspended, _) => Phase::Suspended,
         (Step::Nothing | Step::Accepting | Step::Holding | Step::Blocked(_), _) if progress.epoch.is_none() => {

@@ -1,5 +1,8 @@
 //! The real controller in a cluster in memory, killed just before and just after each of its requests.
 
+mod health;
+mod kept;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,

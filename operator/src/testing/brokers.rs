@@ -10,6 +10,7 @@ use fencepost_crds::{
 use fencepost_kafka::settings::ConnectionSettings;
 use fencepost_plan::{BrokerFacts, BrokerFailure, BrokerLimits, Positions, TopicFacts, validate::TopicToCreate};
 use futures::future::BoxFuture;
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::Life;
@@ -21,8 +22,8 @@ const PARTITIONS: usize = 4;
 #[derive(Clone, Default)]
 pub(crate) struct Brokers(Arc<Mutex<State>>);
 
-#[derive(Clone, Default)]
-struct State {
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub(crate) struct State {
     ids: BTreeMap<String, Id>,
     topics: Vec<String>,
     /// The position of the group.
@@ -30,7 +31,7 @@ struct State {
     violations: Vec<String>,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 struct Id {
     producer_epoch: i32,
     /// A transaction is open.
@@ -49,6 +50,16 @@ impl Brokers {
     /// The same, from here on apart.
     pub(crate) fn fork(&self) -> Self {
         Self(Arc::new(Mutex::new(self.state().clone())))
+    }
+
+    /// What they know, to be put away.
+    pub(crate) fn keep(&self) -> State {
+        self.state().clone()
+    }
+
+    /// Brokers that know what others knew.
+    pub(crate) fn of(state: State) -> Self {
+        Self(Arc::new(Mutex::new(state)))
     }
 
     /// Workers commit.

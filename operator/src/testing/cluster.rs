@@ -14,16 +14,25 @@ use fencepost_crds::{
 };
 use fencepost_plan::Settings;
 use futures::future::BoxFuture;
-use k8s_openapi::api::{
-    apps::v1::{ControllerRevision, StatefulSet},
-    core::v1::{ConfigMap, Pod, Secret, Service, ServiceAccount},
-    events::v1::Event,
-    policy::v1::PodDisruptionBudget,
+use k8s_openapi::{
+    api::{
+        apps::v1::{ControllerRevision, StatefulSet},
+        core::v1::{ConfigMap, Pod, Secret, Service, ServiceAccount},
+        events::v1::Event,
+        policy::v1::PodDisruptionBudget,
+    },
+    jiff::Timestamp,
 };
 use kube::ResourceExt;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Brokers, Life, brokers::Network, life::Fate, now};
+use super::{
+    Brokers, Life,
+    brokers::{self, Network},
+    life::Fate,
+    now,
+};
 use crate::{
     controller::{self, Context},
     events::Events,
@@ -72,22 +81,36 @@ pub(crate) struct Story {
     pub steps: u64,
 }
 
+/// A cluster that is put away.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Kept {
+    at: Timestamp,
+    version: u64,
+    objects: Vec<Value>,
+    brokers: brokers::State,
+    begun: BTreeSet<String>,
+    epochs: BTreeSet<i64>,
+}
+
+fn kinds() -> Vec<Kind> {
+    vec![
+        Kind::of::<StreamJob>().with_status(),
+        Kind::of::<StatefulSet>().with_status(),
+        Kind::of::<Pod>().with_status().with_grace(30),
+        Kind::of::<PodDisruptionBudget>().with_status(),
+        Kind::of::<Service>().with_status(),
+        Kind::of::<ControllerRevision>(),
+        Kind::of::<ConfigMap>(),
+        Kind::of::<ServiceAccount>(),
+        Kind::of::<Secret>(),
+        Kind::of::<Event>(),
+    ]
+}
+
 impl Cluster {
     pub(crate) fn new() -> Self {
-        let kinds = vec![
-            Kind::of::<StreamJob>().with_status(),
-            Kind::of::<StatefulSet>().with_status(),
-            Kind::of::<Pod>().with_status().with_grace(30),
-            Kind::of::<PodDisruptionBudget>().with_status(),
-            Kind::of::<Service>().with_status(),
-            Kind::of::<ControllerRevision>(),
-            Kind::of::<ConfigMap>(),
-            Kind::of::<ServiceAccount>(),
-            Kind::of::<Secret>(),
-            Kind::of::<Event>(),
-        ];
         Self {
-            server: ApiServer::new(kinds, now),
+            server: ApiServer::new(kinds(), now),
             brokers: Brokers::default(),
             begun: BTreeSet::new(),
             epochs: BTreeSet::new(),
@@ -108,6 +131,28 @@ impl Cluster {
             violations: self.violations.clone(),
             idle: None,
         }
+    }
+
+    /// Everything that another operator needs to go on from here.
+    pub(crate) fn keep(&self) -> Kept {
+        let objects = self.server.everything().into_iter().map(|(_, object)| object);
+        Kept {
+            at: now(),
+            version: self.server.version(),
+            objects: objects.filter(|object| object["kind"] != "Event").collect(),
+            brokers: self.brokers.keep(),
+            begun: self.begun.clone(),
+            epochs: self.epochs.clone(),
+        }
+    }
+
+    /// Goes on where another cluster was, when it is as late as there.
+    pub(crate) async fn of(kept: Kept) -> Self {
+        let Kept { at, version, objects, brokers, begun, epochs } = kept;
+        let ahead = Duration::try_from(at.duration_since(now())).unwrap_or_default();
+        tokio::time::sleep(ahead).await;
+        let server = ApiServer::restored(kinds(), now, (version, names::MANAGER), objects).unwrap();
+        Self { server, brokers: Brokers::of(brokers), begun, epochs, ..Self::new() }
     }
 
     pub(crate) fn job(&self) -> Option<StreamJob> {
@@ -192,6 +237,12 @@ impl Cluster {
             effects.extend(second.effects());
         }
         Story { effects, steps: first.steps() }
+    }
+
+    /// Runs an operator that dies in its step `cut`. False: it has no such step.
+    pub(crate) async fn run_until(&mut self, cut: u64) -> bool {
+        let life = Arc::new(Life::new(&self.server, Some((cut, Fate::Dies))));
+        !self.until_quiet(&life).await
     }
 
     /// Something happens to an operator that has been there for a while.

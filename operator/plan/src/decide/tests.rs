@@ -4,7 +4,7 @@ mod approval;
 mod rollback;
 mod rotation;
 
-use std::{sync::LazyLock, time::Duration};
+use std::{collections::BTreeMap, sync::LazyLock, time::Duration};
 
 use fencepost_crds::{
     conditions::{ConditionType, Reason},
@@ -978,9 +978,8 @@ proptest! {
         prop_assert_eq!(i32::try_from(world.pods.len()), Ok(world.job.spec.replicas));
         let epochs: std::collections::BTreeSet<i64> = world.ran.iter().map(|(epoch, _)| *epoch).collect();
         prop_assert_eq!(epochs.len(), world.ran.len(), "an epoch names one revision: {:?}", &world.ran);
-        let left = world.unfenced.len();
-        let slots = world.job.spec.worker.slots;
-        prop_assert_eq!(i32::try_from(left), Ok(world.job.spec.replicas * slots), "only running workers have ids: {:?}", &world.unfenced);
+        let used: BTreeMap<String, i64> = world.pods.iter().flat_map(|pod| world.ids_of(pod)).collect();
+        prop_assert_eq!(&world.unfenced, &used, "only running workers have ids");
     }
 }
 

@@ -147,8 +147,10 @@ fn stalled(case: &Case<'_>, gates: &Gates, progress: &Progress, [spec, broker, o
     if let (Step::Fencing { .. }, Some(failure)) = (&progress.step, fence) {
         return say(ConditionStatus::True, failure.reason, cannot_fence(failure));
     }
-    if let Some(failed) = progress.proof.failed.as_ref().filter(|_| leaves(&progress.step)) {
-        return say(ConditionStatus::True, Reason::RevisionFailed, taking_back(failed, progress));
+    let nothing = || say(ConditionStatus::False, Reason::Progressing, "nothing is in the way");
+    // What is wrong with those who leave is no matter any more.
+    if leaves(&progress.step) {
+        return nothing();
     }
     let hopeless = case.pods.iter().filter(|pod| !pod.works() && !pod.terminating).find_map(|pod| {
         let exit = pod.last_exit.as_ref()?;
@@ -159,11 +161,11 @@ fn stalled(case: &Case<'_>, gates: &Gates, progress: &Progress, [spec, broker, o
     });
     match (hopeless, &progress.proof.failed) {
         (Some((reason, message)), _) => say(ConditionStatus::True, reason, message),
-        // A job that is suspended is as asked.
-        (None, Some(failed)) if progress.step != Step::Suspended => {
+        // A job that is suspended is as asked; and a spec that came after the one that failed is another one.
+        (None, Some(failed)) if progress.step != Step::Suspended && case.target_is_accepted => {
             say(ConditionStatus::True, Reason::RevisionFailed, taking_back(failed, progress))
         }
-        (None, _) => say(ConditionStatus::False, Reason::Progressing, "nothing is in the way"),
+        (None, _) => nothing(),
     }
 }
 
@@ -255,7 +257,6 @@ fn reconciling(case: &Case<'_>, gates: &Gates, progress: &Progress, stalled: boo
     // Something that needs a person is not on its way, although the last accepted revision may be scaled meanwhile.
     match (stalled, &progress.step) {
         (true, Step::Released) | (false, _) => say(status, reason, message),
-        (true, step) if leaves(step) => say(status, reason, message),
         (true, _) => say(ConditionStatus::False, Reason::UpToDate, message),
     }
 }

@@ -325,7 +325,7 @@ impl World {
     }
 
     /// The ids that a worker uses, if it has transactions.
-    fn ids_of(&self, pod: &Pod) -> Vec<(String, i64)> {
+    pub(crate) fn ids_of(&self, pod: &Pod) -> Vec<(String, i64)> {
         let ordinal = names::ordinal_of_pod(&pod.name_any()).unwrap();
         let of_pod = |accepted: &AcceptedRevision| accepted.revision.as_str() == pod.labels()[names::LABEL_REVISION];
         let mut revisions = self.revisions.iter().filter_map(|revision| AcceptedRevision::read(revision).ok());
@@ -475,6 +475,11 @@ impl World {
         assert!(epochs.len() <= 1, "workers of several epochs live at once: {epochs:?}");
         let revisions: BTreeSet<&String> = self.pods.iter().map(|pod| &pod.labels()[names::LABEL_REVISION]).collect();
         assert!(revisions.len() <= 1, "workers of several revisions live at once: {revisions:?}");
+        let told = self.job.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+        let holds = |condition_type| conditions::get(told, condition_type).is_some_and(|told| told.status == "True");
+        for excluded in [ConditionType::Reconciling, ConditionType::Ready] {
+            assert!(!(holds(ConditionType::Stalled) && holds(excluded)), "stalled, and {excluded}: {told:#?}");
+        }
     }
 
     pub(crate) fn condition(&self, condition_type: ConditionType) -> (String, String) {

@@ -59,8 +59,12 @@ fn a_revision_that_fails_before_its_first_commit_is_taken_back() {
     world.events.clear();
     world.crash("spend-0", &NO_HOPE);
     world.operator(usize::MAX);
-    let said = (world.condition(ConditionType::Stalled).0, world.condition(ConditionType::RolledBack).0);
-    assert_eq!(said, ("True".to_owned(), "False".to_owned()), "it has not happened yet");
+    let said = [ConditionType::Reconciling, ConditionType::Stalled, ConditionType::RolledBack];
+    assert_eq!(
+        said.map(|condition| world.condition(condition).0),
+        ["True", "False", "False"],
+        "it has not happened yet"
+    );
     world.settle();
     assert!(is_taken_back(&world), "{:#?}", status(&world));
     assert_eq!(
