@@ -14,6 +14,9 @@ pub const ANNOTATION_EPOCH: &str = "fencepost.dev/epoch";
 /// Annotation of a StreamJob: the revision that a person lets start. See `spec.upgrade.approval`.
 pub const ANNOTATION_APPROVE: &str = "fencepost.dev/approve";
 
+/// Annotation of a StreamJob: whoever sets it to something new asks for a restart of all workers with the revision that runs.
+pub const ANNOTATION_RESTART: &str = "fencepost.dev/restart";
+
 /// Annotation: fingerprints of the Secrets that the pod started with.
 pub const ANNOTATION_SECRETS: &str = "fencepost.dev/secrets";
 

@@ -150,6 +150,12 @@ pub fn build_with_faults() -> Result<Image, Error> {
     of_program_as(Component::Worker, "fencepost-worker-with-faults", &kept)
 }
 
+/// Where the programs of the images are, with the plugin of kubectl beside them.
+#[must_use]
+pub fn folder() -> PathBuf {
+    paths::cargo_target().unwrap_or_else(|| paths::cache().join("target")).join("image")
+}
+
 fn compile(components: &[Component]) -> Result<PathBuf, Error> {
     cargo(components, &[])
 }

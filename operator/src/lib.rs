@@ -16,6 +16,7 @@ pub mod memory;
 pub mod metrics;
 pub mod observe;
 pub mod plan_pod;
+pub mod plugin;
 pub mod rbac;
 pub mod run;
 pub mod served;

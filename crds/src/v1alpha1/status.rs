@@ -40,6 +40,10 @@ pub struct StreamJobStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub point_of_no_return: Option<PointOfNoReturn>,
 
+    /// The annotation `fencepost.dev/restart` of the newest start: only another value asks for a restart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restarted: Option<String>,
+
     /// The answer of the worker image to the newest spec.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanStatus>,

@@ -24,7 +24,7 @@ use super::{Failure, Lab, Meaning};
 use crate::cluster::Cluster;
 use crate::faults::PodProcess;
 use crate::load::{Load, Plan};
-use crate::{command, report};
+use crate::{command, images, report};
 
 mod topics;
 
@@ -129,6 +129,19 @@ impl<'l> Bench<'l> {
     /// When it fails.
     pub fn kubectl(&self, arguments: &[&str]) -> Result<String, Failure> {
         self.cluster().kubectl(arguments).map_err(Failure::means("run kubectl"))
+    }
+
+    /// `kubectl fencepost ARGUMENTS`, with this on its standard input: kubectl finds the plugin as a user's would.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub fn plugin(&self, arguments: &[&str], input: &str) -> Result<String, Failure> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let folders = std::iter::once(images::folder()).chain(std::env::split_paths(&path));
+        let path = std::env::join_paths(folders).map_err(Failure::means("name the folder of the plugin"))?;
+        let mut kubectl = self.cluster().kubectl_command().map_err(Failure::means("run kubectl"))?;
+        kubectl.env("PATH", path).arg("fencepost").args(arguments).args(["--namespace", &self.namespace]);
+        command::run_with_input(&mut kubectl, input.as_bytes()).map_err(Failure::means("run the plugin of kubectl"))
     }
 
     /// `kubectl apply`.

@@ -52,8 +52,8 @@ pub fn save(cluster: &Cluster, scenario: &str, namespace: &str, failure: &str) -
 /// The last events of what [`save`] wrote: for a log that is all that somebody has.
 pub fn last_events(folder: &Path) -> Vec<String> {
     let events = fs::read_to_string(folder.join("events.txt")).unwrap_or_default();
-    let lines: Vec<_> = events.lines().map(str::to_owned).collect();
-    lines[lines.len().saturating_sub(12)..].to_vec()
+    let lines: Vec<&str> = events.lines().collect();
+    lines.iter().skip(lines.len().saturating_sub(12)).map(ToString::to_string).collect()
 }
 
 fn write(folder: &Path, file: &str, text: &str) {

@@ -1,16 +1,12 @@
 //! `kubectl drain` under load: every node in turn, as before its upgrade.
 
-use std::thread;
-use std::time::Duration;
-
 use fencepost_oracle::reader::Tail;
 
 use super::failure::ensure;
-use super::scale::{Flow, flow, moves};
+use super::scale::{Flow, flow, moves, silence_during};
 use super::{Bench, Failure, Meaning, OrdersJob, Outcome};
 use crate::cluster::topology::Node;
 use crate::faults;
-use crate::wait::Deadline;
 
 pub(super) fn run(bench: &Bench<'_>) -> Outcome {
     let job = OrdersJob { replicas: 3, ..OrdersJob::new(bench) };
@@ -38,19 +34,8 @@ pub(super) fn run(bench: &Bench<'_>) -> Outcome {
 fn drain(bench: &Bench<'_>, node: Node, tail: &mut Tail) -> Result<u128, Failure> {
     let node = node.to_string();
     let words = ["drain", &node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=180s"];
-    thread::scope(|scope| {
-        let drain = scope.spawn(|| bench.kubectl(&words));
-        let mut longest = 0;
-        let mut since = Deadline::after(Duration::MAX);
-        while !drain.is_finished() {
-            if tail.poll(Duration::from_millis(20)).map_err(Failure::means("follow the output"))? > 0 {
-                since = Deadline::after(Duration::MAX);
-            }
-            longest = longest.max(since.elapsed().as_millis());
-        }
-        drain.join().map_err(|_| Failure::Thread)??;
-        Ok(longest)
-    })
+    let (silence, _) = silence_during(tail, || bench.kubectl(&words))?;
+    Ok(silence.as_millis())
 }
 
 fn workers_on(bench: &Bench<'_>, job: &OrdersJob, node: Node) -> Result<Vec<String>, Failure> {

@@ -1,5 +1,6 @@
 //! `kubectl scale` under load.
 
+use std::thread;
 use std::time::Duration;
 
 use fencepost_crds::StreamJob;
@@ -111,6 +112,31 @@ pub(super) fn flow(bench: &Bench<'_>, job: &OrdersJob, partitions: i32, rate: u3
     bench.until_ready(&job.name)?;
     let tail = Tail::new(&bench.connection(), &[&job.output]).map_err(Failure::means("follow the output"))?;
     Ok(Flow { input, load, tail })
+}
+
+/// Does something, and gives the longest time without output until the first output after it.
+pub(super) fn silence_during<T: Send>(
+    tail: &mut Tail,
+    work: impl FnOnce() -> Result<T, Failure> + Send,
+) -> Result<(Duration, T), Failure> {
+    const LIMIT: Duration = Duration::from_secs(60);
+    thread::scope(|scope| {
+        let work = scope.spawn(work);
+        let mut longest = Duration::ZERO;
+        let mut since = Deadline::after(Duration::MAX);
+        loop {
+            let is_done = work.is_finished();
+            let is_some = tail.poll(Duration::from_millis(20)).map_err(Failure::means("follow the output"))? > 0;
+            longest = longest.max(since.elapsed());
+            if is_some {
+                since = Deadline::after(Duration::MAX);
+            }
+            if is_done && (is_some || since.elapsed() > LIMIT) {
+                break;
+            }
+        }
+        Ok((longest, work.join().map_err(|_| Failure::Thread)??))
+    })
 }
 
 /// Waits until the job has committed a few thousand more records.

@@ -33,7 +33,7 @@ use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
 use kube_core::ResourceExt;
 use thiserror::Error;
 
-pub(crate) use self::rollout::{delete_id, restart_id, scale_id, settled_pods, suspend_id};
+pub(crate) use self::rollout::{delete_id, restart_asked, restart_id, scale_id, settled_pods, suspend_id};
 pub use self::{
     fence::{Fence, Fencing, open},
     gates::{ApprovalGate, BrokerGate, Gates, SpecGate},

@@ -37,6 +37,7 @@ pub(crate) fn status(case: &Case<'_>, gates: &Gates, progress: &Progress) -> Str
         restore: progress.proof.restore.clone(),
         verification: progress.proof.verification.clone(),
         point_of_no_return: progress.proof.point_of_no_return.clone(),
+        restarted: progress.restarted.clone(),
         plan: gates.plan.clone().or_else(|| old.plan.clone()),
         operation: operation(case, progress),
         transactions: Some(fence::journal(case, progress)),

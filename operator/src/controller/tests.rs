@@ -11,6 +11,7 @@ use std::{
 use fencepost_crds::{
     StreamJob,
     conditions::{self, ConditionType},
+    names,
     v1alpha1::{JobState, Phase, StreamJobStatus},
 };
 use proptest::{collection::vec, option, prelude::*};
@@ -58,6 +59,10 @@ fn suspend(cluster: &mut Cluster) {
 
 fn resume(cluster: &mut Cluster) {
     cluster.edit(|spec| spec["state"] = "Running".into());
+}
+
+fn restart(cluster: &mut Cluster) {
+    cluster.annotate(names::ANNOTATION_RESTART, "monday");
 }
 
 fn delete(cluster: &mut Cluster) {
@@ -246,6 +251,17 @@ async fn going_on_survives_the_death_of_the_operator_at_every_step() {
     assert_eq!(effects, ["patch statefulsets spend"]);
 }
 
+/// The same revision once more, as another epoch.
+#[tokio::test(start_paused = true)]
+async fn a_restart_survives_the_death_of_the_operator_at_every_step() {
+    let (cluster, effects) = survives_everywhere(&[workers_that_die, submit], restart).await;
+    assert_eq!((status(&cluster).epoch, status(&cluster).phase), (Some(2), Some(Phase::Running)));
+    assert_eq!(status(&cluster).restarted.as_deref(), Some("monday"));
+    let wanted =
+        ["patch statefulsets spend", "fence shop.spend-0-0", "fence shop.spend-1-0", "patch statefulsets spend"];
+    assert_eq!(effects, wanted);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_deletion_survives_the_death_of_the_operator_at_every_step() {
     let (cluster, effects) = survives_everywhere(&[workers_that_die, submit], delete).await;
@@ -416,6 +432,8 @@ enum Happens {
     Workers(u8),
     Suspended,
     Resumed,
+    /// A restart is asked for.
+    Restart(u8),
     /// A worker and its node are lost.
     WorkerLost(u8),
     /// All watches end, and what they missed is forgotten.
@@ -429,6 +447,7 @@ fn happens() -> impl Strategy<Value = Happens> {
         2 => (1..5_u8).prop_map(Happens::Workers),
         1 => Just(Happens::Suspended),
         1 => Just(Happens::Resumed),
+        1 => (0..3_u8).prop_map(Happens::Restart),
         2 => (0..4_u8).prop_map(Happens::WorkerLost),
         1 => Just(Happens::TooOld),
     ]
@@ -443,6 +462,7 @@ fn happen(cluster: &mut Cluster, what: Happens) {
         Happens::Workers(workers) => cluster.edit(|spec| spec["replicas"] = workers.into()),
         Happens::Suspended => suspend(cluster),
         Happens::Resumed => resume(cluster),
+        Happens::Restart(which) => cluster.annotate(names::ANNOTATION_RESTART, &which.to_string()),
         Happens::WorkerLost(ordinal) => cluster.lose_worker(ordinal),
         Happens::TooOld => cluster.server.compact(),
     }
@@ -467,6 +487,8 @@ fn assert_as_asked(cluster: &Cluster) {
     assert!(status.operation.is_none(), "{status:#?}");
     let runs = if revision.failed.is_some() { &revision.stable } else { &revision.target };
     assert!(suspended || revision.current == *runs, "{revision:?}");
+    let asked = job.metadata.annotations.as_ref().and_then(|all| all.get(names::ANNOTATION_RESTART));
+    assert!(suspended || asked.is_none() || asked == status.restarted.as_ref(), "a restart was asked for: {status:#?}");
     let alive: Vec<String> = (0..wanted).map(|ordinal| format!("shop.spend-{ordinal}-0")).collect();
     assert_eq!(cluster.brokers.open(), alive, "transactions that are open");
     let there = cluster.end();

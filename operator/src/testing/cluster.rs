@@ -217,6 +217,12 @@ impl Cluster {
         self.server.update::<StreamJob>("user", (NAMESPACE, JOB), |job| change(&mut job["spec"])).unwrap();
     }
 
+    /// A user annotates the job.
+    pub(crate) fn annotate(&self, name: &str, value: &str) {
+        let set = |job: &mut Value| job["metadata"]["annotations"][name] = value.into();
+        self.server.update::<StreamJob>("user", (NAMESPACE, JOB), set).unwrap();
+    }
+
     /// A worker is gone with its node, in a transaction.
     pub(crate) fn lose_worker(&self, ordinal: u8) {
         let name = format!("{JOB}-{ordinal}");

@@ -7,7 +7,7 @@
 //!  -              -              -                   journal (1, target), apply
 //!  -              some           -                   wait: workers of an earlier job of the same name live
 //!  e              -              (e, target)         apply (repairs drift, scales)
-//!  e              any            (e, other)          scale to zero, wait until every pod is gone
+//!  e              any            (e, other)          scale to zero, wait until every pod is gone; so when a restart of the same is asked for
 //!  e, 0 pods      none           (e, other)          fence the ids of workers that are gone, read positions, journal (e+1, target), apply
 //!  e              any            (e+1, target)       killed between journal and apply, or meddled with: scale to zero, wait, apply
 //!  not ours       any            any                 blocked
@@ -20,7 +20,7 @@
 //! ```
 
 use fencepost_crds::{
-    names,
+    conditions, names,
     v1alpha1::{JobState, OperationType},
 };
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -41,6 +41,9 @@ use crate::{
 /// Accepted revisions that are kept besides those in use, to go back to without a new plan image.
 const HISTORY: usize = 5;
 
+/// Longest value of the annotation that is told from another.
+const RESTART_LIMIT: usize = 64;
+
 /// Where a rollout stands.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
@@ -58,6 +61,8 @@ pub struct Progress {
     pub fencing: Fencing,
     /// Which revisions have committed.
     pub proof: Proof,
+    /// The restart that the newest start stands for.
+    pub restarted: Option<String>,
     /// What the step needs done.
     pub acts: Vec<Act>,
 }
@@ -122,6 +127,7 @@ pub(super) fn next(case: &Case<'_>, gates: &Gates) -> Result<Progress, BuildErro
         replicas: case.seen.job.spec.replicas,
         fencing: Fencing::default(),
         proof: verify::judge(case),
+        restarted: case.old.restarted.clone(),
         acts: Vec::new(),
     };
     if deletion::is_deleted(case) {
@@ -195,12 +201,15 @@ fn foreign(case: &Case<'_>) -> Option<Foreign> {
 fn start_or_drain(case: &Case<'_>, run: &RunSpec, progress: &mut Progress) -> Result<(), BuildError> {
     let set = case.seen.stateful_set.as_ref();
     let is_current = progress.current.as_ref() == Some(&run.revision);
-    let journaled = progress.epoch.filter(|_| is_current && !is_being_replaced(case));
+    let restart = restart_asked(case);
+    let goes_on = is_current && !is_being_replaced(case) && restart.is_none();
+    let journaled = progress.epoch.filter(|_| goes_on);
     // The epoch that may run now: the journaled one, or the next.
     let epoch = journaled.unwrap_or_else(|| progress.epoch.unwrap_or(0).saturating_add(1));
     let same_start =
         set.is_none_or(|set| epoch_of(set) == Some(epoch)) && case.pods.iter().all(|pod| pod.epoch == Some(epoch));
-    let replaces = if progress.proof.failed.is_some() { OperationType::Rollback } else { OperationType::Restart };
+    let is_taken_back = progress.proof.failed.is_some() && !is_current;
+    let replaces = if is_taken_back { OperationType::Rollback } else { OperationType::Restart };
     if !same_start && !is_quiet(case, set) {
         progress.operation = Some(replaces);
         drain(case, set, progress);
@@ -233,6 +242,10 @@ fn start_or_drain(case: &Case<'_>, run: &RunSpec, progress: &mut Progress) -> Re
     }
     progress.epoch = Some(epoch);
     progress.current = Some(run.revision.clone());
+    if fresh {
+        // Any start is as good as the one that was asked for.
+        progress.restarted = restart.or_else(|| progress.restarted.take());
+    }
     (progress.step, progress.operation) = running_step(case, set, epoch, fresh);
     let start = Start { epoch, replicas: progress.replicas, secrets: rotate::newest(case, run) };
     progress.acts.push(Act::Apply {
@@ -253,6 +266,13 @@ fn start_or_drain(case: &Case<'_>, run: &RunSpec, progress: &mut Progress) -> Re
     }
     progress.acts.extend(forget(case, &run.revision, &progress.proof));
     Ok(())
+}
+
+/// Somebody wants the workers to begin anew.
+pub(crate) fn restart_asked(case: &Case<'_>) -> Option<String> {
+    let asked = case.seen.job.annotations().get(names::ANNOTATION_RESTART).filter(|asked| !asked.is_empty())?;
+    let asked = conditions::clamp(asked, RESTART_LIMIT);
+    (case.old.restarted.as_ref() != Some(&asked)).then_some(asked)
 }
 
 /// A fence has begun whose end nobody has seen: what is left of it may still reach the brokers, and would hit workers that start without another

@@ -1,6 +1,7 @@
 //! Scenarios: what a user does, what the world does, what the operator makes of it.
 
 mod approval;
+mod restart;
 mod rollback;
 mod rotation;
 
@@ -8,7 +9,8 @@ use std::{collections::BTreeMap, sync::LazyLock, time::Duration};
 
 use fencepost_crds::{
     conditions::{ConditionType, Reason},
-    v1alpha1::{FencedId, JobState, Phase, Violation},
+    names,
+    v1alpha1::{FencedId, JobState, OperationType, Phase, Violation},
 };
 use kube_core::ResourceExt;
 use proptest::prelude::*;
@@ -869,7 +871,9 @@ fn events_tell_transitions_and_nothing_twice() {
 
 #[derive(Clone, Debug)]
 enum Happening {
-    Operator { survives: usize },
+    Operator {
+        survives: usize,
+    },
     Informer,
     SetController,
     Stops,
@@ -883,9 +887,13 @@ enum Happening {
     PodLost(u8),
     SetDeleted,
     Secret(u8),
-    Commits { tells: bool },
+    Commits {
+        tells: bool,
+    },
     Crashes(u8),
     Reads(bool),
+    /// Somebody asks for a restart.
+    Restart(u8),
 }
 
 fn happening() -> impl Strategy<Value = Happening> {
@@ -907,6 +915,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         2 => any::<bool>().prop_map(|tells| Happening::Commits { tells }),
         1 => (0_u8..3).prop_map(Happening::Crashes),
         1 => any::<bool>().prop_map(Happening::Reads),
+        1 => (0_u8..3).prop_map(Happening::Restart),
     ]
 }
 
@@ -945,6 +954,7 @@ proptest! {
                     let refused = BrokerFailure { reason: Reason::BrokerError, message: "not now".to_owned() };
                     world.refuses_reads = (!work).then_some(refused);
                 }
+                Happening::Restart(n) => world.annotate(names::ANNOTATION_RESTART, &n.to_string()),
                 Happening::Secret(n) => world.secret("kafka-user", &n.to_string()),
                 Happening::SetDeleted => {
                     // Its pods are deleted with it, and its controller hears of that at once.
@@ -978,6 +988,8 @@ proptest! {
         prop_assert_eq!(i32::try_from(world.pods.len()), Ok(world.job.spec.replicas));
         let epochs: std::collections::BTreeSet<i64> = world.ran.iter().map(|(epoch, _)| *epoch).collect();
         prop_assert_eq!(epochs.len(), world.ran.len(), "an epoch names one revision: {:?}", &world.ran);
+        let asked = world.job.annotations().get(names::ANNOTATION_RESTART).cloned();
+        prop_assert!(asked.is_none() || asked == world.job.status.as_ref().unwrap().restarted, "a restart was asked for");
         let used: BTreeMap<String, i64> = world.pods.iter().flat_map(|pod| world.ids_of(pod)).collect();
         prop_assert_eq!(&world.unfenced, &used, "only running workers have ids");
     }

@@ -8,11 +8,11 @@ use fencepost_crds::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::{
-    decide::{ApprovalGate, BrokerGate, Case, Foreign, Gates, Progress, SpecGate, Step, settled_pods},
+    decide::{ApprovalGate, BrokerGate, Case, Foreign, Gates, Progress, SpecGate, Step, restart_asked, settled_pods},
     diff::{self, Effect},
     observed::BrokerFailure,
     pods::Restart,
-    revision::Revision,
+    revision::{Revision, newest_first},
     validate,
 };
 
@@ -204,17 +204,17 @@ fn reconciling(case: &Case<'_>, gates: &Gates, progress: &Progress, stalled: boo
         Step::Draining { pods } => (
             ConditionStatus::True,
             Reason::Draining,
-            format!("{} commit and stop: {}{}", leaving(progress), pods.join(", "), changes(case, progress)),
+            format!("{} commit and stop: {}{}", leaving(case, progress), pods.join(", "), changes(case, progress)),
         ),
         Step::Fencing { ids } => (
             ConditionStatus::True,
             Reason::Fencing,
-            format!("{} are gone, {ids} transactional ids are taken from them", leaving(progress)),
+            format!("{} are gone, {ids} transactional ids are taken from them", leaving(case, progress)),
         ),
         Step::ReadingPositions => (
             ConditionStatus::True,
             Reason::ReadingPositions,
-            format!("{} are gone: the committed positions are read", leaving(progress)),
+            format!("{} are gone: the committed positions are read", leaving(case, progress)),
         ),
         Step::Nothing | Step::Running | Step::Suspended if stalled => {
             (ConditionStatus::False, Reason::UpToDate, "see Stalled".to_owned())
@@ -292,13 +292,20 @@ fn changes(case: &Case<'_>, progress: &Progress) -> String {
 }
 
 /// Who leaves.
-fn leaving(progress: &Progress) -> &'static str {
+fn leaving(case: &Case<'_>, progress: &Progress) -> &'static str {
     match progress.operation {
+        Some(OperationType::Restart) if is_restart_of_the_same(case, progress) => "a restart was asked for: workers",
         Some(OperationType::Suspend) => "the job is suspended: its workers",
         Some(OperationType::Delete) => "the job is deleted: its workers",
         Some(OperationType::Rollback) => "the newest revision has failed: its workers",
         _ => "workers of the old revision",
     }
+}
+
+/// Nothing is new but the wish.
+fn is_restart_of_the_same(case: &Case<'_>, progress: &Progress) -> bool {
+    let newest = newest_first(&case.seen.accepted).first().map(|newest| &newest.revision);
+    restart_asked(case).is_some() && newest.is_some() && newest == progress.current.as_ref()
 }
 
 fn waits_for(gates: &Gates) -> String {
@@ -369,6 +376,9 @@ fn readiness(case: &Case<'_>, gates: &Gates, progress: &Progress, is_newest: boo
             )
         } else if let ApprovalGate::Needed(message) = &gates.approval {
             say(ConditionStatus::False, Reason::ApprovalNeeded, format!("{goes_on}; {message}"))
+        } else if case.target_is_accepted {
+            let makes_way = format!("revision {current} makes way for the newest spec: {counted}");
+            say(ConditionStatus::False, Reason::WorkersNotReady, makes_way)
         } else {
             say(
                 ConditionStatus::False,

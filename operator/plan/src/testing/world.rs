@@ -133,6 +133,11 @@ impl World {
         self.job = from_value(json).unwrap();
     }
 
+    /// The user annotates the job.
+    pub(crate) fn annotate(&mut self, name: &str, value: &str) {
+        self.job.annotations_mut().insert(name.to_owned(), value.to_owned());
+    }
+
     /// The user deletes the job.
     pub(crate) fn delete(&mut self) {
         self.job.metadata.deletion_timestamp = Some(Time(at(self.now)));

@@ -7,8 +7,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use mlua::{Lua, LuaSerdeExt};
 
 use super::{
-    Change, broken_sql, delete, first_sql, four_workers, one_worker, other_sql, quiet_after, resume, submit, suspend,
-    workers_that_die,
+    Change, broken_sql, delete, first_sql, four_workers, one_worker, other_sql, quiet_after, restart, resume, submit,
+    suspend, workers_that_die,
 };
 use crate::testing::Cluster;
 
@@ -78,13 +78,14 @@ fn no_such_brokers(cluster: &mut Cluster) {
 }
 
 /// What happens, what was there before, what changes, and what the tools say in the end.
-const STORIES: [(&str, &[Change], Change, &str); 11] = [
+const STORIES: [(&str, &[Change], Change, &str); 12] = [
     ("A job is applied", &[], submit, "Healthy"),
     ("Another pipeline", &[submit], other_sql, "Healthy"),
     ("A pipeline that no worker can run, …", &[submit], broken_sql, "Degraded"),
     ("… and the pipeline from before", &[submit, broken_sql], first_sql, "Healthy"),
     ("A spec that the brokers do not allow", &[submit], no_such_brokers, "Degraded"),
     ("Another pipeline that somebody has to approve", &[submit, manual], other_sql, "Suspended"),
+    ("A restart", &[submit], restart, "Healthy"),
     ("More workers", &[submit], four_workers, "Healthy"),
     ("Fewer workers", &[workers_that_die, submit, four_workers], one_worker, "Healthy"),
     ("`spec.state: Suspended`", &[submit], suspend, "Suspended"),

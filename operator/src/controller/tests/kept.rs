@@ -41,7 +41,6 @@ fn moment(status: &StreamJobStatus) -> Option<String> {
 
 /// Puts the clusters away, each cut where a step stands in the journal for the first time.
 async fn keep(into: &Path) {
-    fs::remove_dir_all(into).ok();
     fs::create_dir_all(into).unwrap();
     let mut kept = BTreeSet::new();
     for (before, change) in OPERATIONS {
@@ -56,6 +55,11 @@ async fn keep(into: &Path) {
                 let text = serde_json::to_string_pretty(&cluster.keep()).unwrap();
                 fs::write(into.join(format!("{moment}.json")), text + "\n").unwrap();
             }
+        }
+    }
+    for old in fs::read_dir(into).unwrap().map(|file| file.unwrap().path()) {
+        if !old.file_stem().is_some_and(|name| kept.contains(&*name.to_string_lossy())) {
+            fs::remove_file(old).unwrap();
         }
     }
 }

@@ -1,6 +1,5 @@
 //! `spec.upgrade.approval: Manual`: a new revision waits for a person, with everything checked and nothing done.
 
-use fencepost_crds::names;
 use serde_json::json;
 
 use super::*;
@@ -23,7 +22,7 @@ fn target(world: &World) -> String {
 }
 
 fn approve(world: &mut World, revision: &str) {
-    world.job.annotations_mut().insert(names::ANNOTATION_APPROVE.to_owned(), revision.to_owned());
+    world.annotate(names::ANNOTATION_APPROVE, revision);
 }
 
 /// ```text
