@@ -92,6 +92,18 @@ impl<'a> Acts<'a> {
         Ok(None)
     }
 
+    /// Nothing would be asked for: it was done, and nobody has touched what came of it.
+    #[must_use]
+    pub fn is_done(&self, act: &Act) -> bool {
+        match act {
+            Act::Apply { children, .. } => {
+                let (now, digest) = (self.context.now(), digest(children));
+                self.with_memory(|memory| memory.is_applied(digest, now))
+            }
+            _ => false,
+        }
+    }
+
     fn api<K>(&self) -> Api<K>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,

@@ -4,7 +4,7 @@ use std::{fmt::Debug, future::Future, sync::Arc, time::Duration};
 
 use fencepost_crds::{StreamJob, names};
 use fencepost_plan::{
-    Identity, Settings, decide,
+    Decision, Identity, Observed, Revision, Settings, decide,
     events::{Note, NoteKind, note},
 };
 use futures::StreamExt;
@@ -36,7 +36,7 @@ use crate::{
     error::{Error, chain},
     events::Events,
     jobs::AllJobs,
-    memory::{JobKey, Memory},
+    memory::{JobKey, JobMemory, Memory},
     metrics::Metrics,
     observe, status,
     worker::WorkerProbe,
@@ -196,8 +196,33 @@ fn again(job: Arc<DeserializeGuard<StreamJob>>, error: &Error, context: Arc<Cont
     Action::requeue(pause)
 }
 
+/// A job that nobody has touched since there was nothing to do. Time passes for it all the same, and its workers and brokers are asked; only if that
+/// leads to something, the API server is.
+async fn rest(cached: &DeserializeGuard<StreamJob>, context: &Context, key: &JobKey) -> Option<Action> {
+    let job = cached.0.as_ref().ok()?.clone();
+    let (uid, version) = (job.uid()?, job.resource_version());
+    let now = context.now();
+    let objects = context.memory.with(key, &uid, |memory| memory.calm(version.as_deref(), now))?;
+    let (seen, target) = Box::pin(observe::observe(context, job, objects)).await;
+    let (identity, decision) = (Identity::of(&seen.job).ok()?, decide(&seen).ok()?);
+    let acts = Acts::new(context, &seen, identity, &target, version);
+    if !is_nothing(&seen, &decision) || !decision.acts.iter().all(|act| acts.is_done(act)) {
+        return None;
+    }
+    let ask_again = judged(context, key, &seen, &decision);
+    Some(settled(context, key, (&seen, &target), &decision, ask_again).await)
+}
+
+/// All is said, and as it was said.
+fn is_nothing(seen: &Observed, decision: &Decision) -> bool {
+    seen.job.status.as_ref() == Some(&decision.status) && decision.notes.is_empty()
+}
+
 async fn pass(cached: &DeserializeGuard<StreamJob>, context: &Context) -> Result<Action, Error> {
     let key = key_of(cached);
+    if let Some(action) = rest(cached, context, &key).await {
+        return Ok(action);
+    }
     let api = Api::<DeserializeGuard<StreamJob>>::namespaced(context.client.clone(), &key.0);
     // The status is the journal: an old copy of it could start a second generation.
     let fresh =
@@ -251,27 +276,31 @@ async fn step(
     context: &Context,
     key: &JobKey,
 ) -> Result<Action, Error> {
-    let (seen, target) = observe::observe(context, job).await?;
-    let identity = Identity::of(&seen.job).map_err(fencepost_plan::decide::DecideError::from)?;
+    let identity = Identity::of(&job).map_err(fencepost_plan::decide::DecideError::from)?;
     let uid = identity.uid.clone();
+    let changes = context.memory.with(key, &uid, |memory| memory.changes());
+    let objects = observe::objects(context, &job).await?;
+    let (seen, target) = Box::pin(observe::observe(context, job, objects.clone())).await;
     let decision = decide(&seen)?;
 
     // First the journal, then the acts.
     let version = status::write(&context.client, &seen.job, &decision.status).await?;
     if decision.fence_is_over {
-        context.memory.with(key, &uid, crate::memory::JobMemory::fence_journaled);
+        context.memory.with(key, &uid, JobMemory::fence_journaled);
     }
-    context.metrics.job(key, decision.replicas, &decision.status);
-    for note in decision.notes {
-        context.publish(fresh, note).await;
+    for note in &decision.notes {
+        context.publish(fresh, note.clone()).await;
     }
     // Before the acts: making topics makes the answer out of date.
-    let ask_again =
-        context.memory.with(key, &uid, |memory| memory.broker_judged(decision.brokers_allow, context.now()));
-    let acts = Acts::new(context, &seen, identity, &target, version);
+    let ask_again = judged(context, key, &seen, &decision);
+    let acts = Acts::new(context, &seen, identity, &target, version.clone());
+    if is_nothing(&seen, &decision) && decision.acts.iter().all(|act| acts.is_done(act)) {
+        let now = context.now();
+        context.memory.with(key, &uid, |memory| memory.is_calm(version, changes, objects, now));
+    }
     let mut failed = None;
-    for act in decision.acts {
-        match acts.perform(act).await {
+    for act in &decision.acts {
+        match acts.perform(act.clone()).await {
             Ok(Some(note)) => context.publish(fresh, note).await,
             Ok(None) => {}
             // The rest was decided on what is not so any more.
@@ -284,12 +313,31 @@ async fn step(
         context.memory.with(key, &uid, |memory| memory.act_refused(chain(&error)));
         return Err(error);
     }
-    context.memory.with(key, &uid, crate::memory::JobMemory::succeeded);
-    if observe::refresh(context, &seen.job, &target).await {
-        return Ok(Action::requeue(AT_ONCE));
+    Ok(settled(context, key, (&seen, &target), &decision, ask_again).await)
+}
+
+/// What the brokers' answer amounts to, and when they are worth asking again.
+fn judged(context: &Context, key: &JobKey, seen: &Observed, decision: &Decision) -> Option<Duration> {
+    context.metrics.job(key, decision.replicas, &decision.status);
+    let uid = seen.job.uid().unwrap_or_default();
+    context.memory.with(key, &uid, |memory| memory.broker_judged(decision.brokers_allow, context.now()))
+}
+
+/// Everything that was decided is done: when to look again.
+async fn settled(
+    context: &Context,
+    key: &JobKey,
+    (seen, target): (&Observed, &Revision),
+    decision: &Decision,
+    ask_again: Option<Duration>,
+) -> Action {
+    let uid = seen.job.uid().unwrap_or_default();
+    context.memory.with(key, &uid, JobMemory::succeeded);
+    if observe::refresh(context, &seen.job, target).await {
+        return Action::requeue(AT_ONCE);
     }
     let pause = ask_again.into_iter().fold(decision.look_again, Duration::min);
-    Ok(Action::requeue(pause.max(AT_ONCE)))
+    Action::requeue(pause.max(AT_ONCE))
 }
 
 #[cfg(test)]

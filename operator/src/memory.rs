@@ -15,7 +15,7 @@ use fencepost_plan::{
 };
 use k8s_openapi::jiff::Timestamp;
 
-use crate::broker::Known;
+use crate::{broker::Known, observe::Objects};
 
 /// How long an answer of the brokers that allows the spec is good.
 const BROKER_RECHECK: Duration = Duration::from_mins(5);
@@ -26,7 +26,9 @@ const TRY_AGAIN: Duration = Duration::from_mins(2);
 /// How often workers are asked for their state.
 const WORKER_POLL: Duration = Duration::from_secs(9);
 /// How often Secrets are looked at. The kubelet takes about as long to see a change.
-const SECRET_POLL: Duration = Duration::from_secs(30);
+const SECRET_POLL: Duration = Duration::from_mins(1);
+/// How long what nobody has touched, as far as the watches tell, is taken as it was.
+const LOOK: Duration = REAPPLY;
 /// How long children that nobody touched are taken as applied.
 const REAPPLY: Duration = Duration::from_mins(10);
 
@@ -49,12 +51,24 @@ pub struct JobMemory {
     workers: Option<(Timestamp, BTreeMap<String, WorkerObserved>)>,
     secrets: Option<(SecretKeys, Timestamp, Fingerprints)>,
     applied: Option<(Timestamp, u64)>,
+    /// Changes of children that the watches have told.
+    changes: u64,
+    calm: Option<Calm>,
     fence: Option<FenceObserved>,
     positions: Option<PositionsObserved>,
     known: Option<Known>,
     refused_act: Option<String>,
     refused_children: Option<(Revision, Timestamp, String)>,
     failures: u32,
+}
+
+/// What a job and its objects were like when there was nothing to do.
+#[derive(Clone, Debug)]
+struct Calm {
+    at: Timestamp,
+    version: Option<String>,
+    changes: u64,
+    objects: Objects,
 }
 
 #[derive(Clone, Debug)]
@@ -92,6 +106,8 @@ impl Memory {
     pub fn child_changed(&self, key: &JobKey) {
         if let Some(job) = self.lock().get_mut(key) {
             job.applied = None;
+            job.changes += 1;
+            job.calm = None;
         }
     }
 
@@ -222,6 +238,25 @@ impl JobMemory {
     /// These children are about to be applied. Remembered before, so that a change that arrives meanwhile is not lost.
     pub fn applying(&mut self, digest: u64, now: Timestamp) {
         self.applied = Some((now, digest));
+    }
+
+    /// How many changes of children there were. Asked before they are read.
+    #[must_use]
+    pub const fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// There was nothing to do for this version of the job, with these objects, which were read when there had been so many changes.
+    pub fn is_calm(&mut self, version: Option<String>, changes: u64, objects: Objects, now: Timestamp) {
+        self.calm = (self.changes == changes).then_some(Calm { at: now, version, changes, objects });
+    }
+
+    /// The objects of this version of the job, if nothing has happened since there was nothing to do.
+    #[must_use]
+    pub fn calm(&self, version: Option<&str>, now: Timestamp) -> Option<Objects> {
+        let calm = self.calm.as_ref()?;
+        let same = version.is_some() && calm.version.as_deref() == version && calm.changes == self.changes;
+        (same && elapsed(calm.at, now) < LOOK).then(|| calm.objects.clone())
     }
 
     /// The API server would refuse the children of this revision.
@@ -360,13 +395,35 @@ mod tests {
         let (mut job, revision, wanted) = (JobMemory::default(), Revision::read("a"), SecretKeys::new());
         job.secrets_read(&wanted, at(0), Fingerprints::default());
         job.broker_answered(&revision, at(0), BrokerObserved::NotAsked);
-        assert!(job.secrets(&wanted, at(29)).is_some() && job.secrets(&wanted, at(30)).is_none());
+        assert!(job.secrets(&wanted, at(59)).is_some() && job.secrets(&wanted, at(60)).is_none());
         job.secrets_read(&wanted, at(30), Fingerprints::default());
         assert!(job.last_broker(&revision).is_some());
         let mut changed = Fingerprints::default();
         changed.insert("kafka-user", "1".to_owned());
         job.secrets_read(&wanted, at(60), changed);
         assert!(job.last_broker(&revision).is_none());
+    }
+
+    #[test]
+    fn nothing_is_read_again_until_something_happens() {
+        let memory = Memory::default();
+        let with = |work: &mut dyn FnMut(&mut JobMemory) -> bool| memory.with(&key(), "1", work);
+        let rests = |version, second| with(&mut |job| job.calm(Some(version), at(second)).is_some());
+        let rest = |changes| {
+            with(&mut |job| {
+                job.is_calm(Some("7".to_owned()), changes, Objects::default(), at(0));
+                true
+            })
+        };
+        rest(0);
+        assert!(rests("7", 1) && !rests("8", 1), "another version of the job");
+        assert!(rests("7", 599) && !rests("7", 600), "watches may miss something");
+        memory.child_changed(&key());
+        assert!(!rests("7", 1), "a child has changed");
+        rest(0);
+        assert!(!rests("7", 1), "it had changed before it was said to be calm");
+        rest(1);
+        assert!(rests("7", 1));
     }
 
     #[test]

@@ -20,14 +20,23 @@ use serde::de::DeserializeOwned;
 
 use crate::{broker, controller::Context, error::Error, memory::JobKey, plan_pod, worker};
 
-/// The job as observed, and the revision that was asked about.
-pub async fn observe(context: &Context, job: StreamJob) -> Result<(Observed, Revision), Error> {
+/// What the API server has of a job, besides the job.
+#[derive(Clone, Debug, Default)]
+pub struct Objects {
+    accepted: Vec<AcceptedRevision>,
+    newest_number: i64,
+    stateful_set: Option<StatefulSet>,
+    pods: Vec<Pod>,
+    plan_pods: Vec<Pod>,
+}
+
+/// Reads everything that belongs to a job.
+///
+/// # Errors
+/// The API server does not answer.
+pub async fn objects(context: &Context, job: &StreamJob) -> Result<Objects, Error> {
     let namespace = job.namespace().unwrap_or_default();
     let name = job.name_any();
-    let uid = job.uid().unwrap_or_default();
-    let key: JobKey = (namespace.clone(), name.clone());
-    let now = context.now();
-
     // First: a pod that its controller makes before it says that it has seen the newest spec must not be missed.
     let stateful_set = stateful_set(context, &namespace, &name).await?;
     let (revisions, pods, plan_pods) = tokio::try_join!(
@@ -35,11 +44,21 @@ pub async fn observe(context: &Context, job: StreamJob) -> Result<(Observed, Rev
         list::<Pod>(context, &namespace, labels::worker_selector_text(&name), "workers"),
         list::<Pod>(context, &namespace, labels::pod_selector_text(&name, names::ROLE_PLAN), "plan pods"),
     )?;
+    let uid = job.uid().unwrap_or_default();
+    let numbers = revisions.iter().filter(|revision| is_of(revision, &uid)).map(|revision| revision.revision);
+    let newest_number = numbers.max().unwrap_or(0);
+    Ok(Objects { accepted: accepted(&revisions, &uid), newest_number, stateful_set, pods, plan_pods })
+}
+
+/// The job as observed, and the revision that was asked about: brokers and workers are asked where it is time to.
+pub async fn observe(context: &Context, job: StreamJob, objects: Objects) -> (Observed, Revision) {
+    let Objects { accepted, newest_number, stateful_set, pods, plan_pods } = objects;
+    let namespace = job.namespace().unwrap_or_default();
+    let uid = job.uid().unwrap_or_default();
+    let key: JobKey = (namespace.clone(), job.name_any());
+    let now = context.now();
     let counts = job.status.as_ref().and_then(|status| status.verification.as_ref()?.since.as_ref()).is_some();
     context.memory.with(&key, &uid, |memory| memory.watch_brokers(counts));
-    let accepted = accepted(&revisions, &uid);
-    let newest_number = revisions.iter().filter(|revision| is_of(revision, &uid)).map(|revision| revision.revision);
-    let newest_number = newest_number.max().unwrap_or(0);
     let target = revision_of(&job.spec, &accepted);
     let newest = newest_first(&accepted).into_iter().next();
     let is_running = newest.is_some_and(|newest| newest.revision == target);
@@ -79,7 +98,7 @@ pub async fn observe(context: &Context, job: StreamJob) -> Result<(Observed, Rev
         refused_act,
         refused_children,
     };
-    Ok((seen, target))
+    (seen, target)
 }
 
 async fn list<K>(context: &Context, namespace: &str, selector: String, what: &'static str) -> Result<Vec<K>, Error>

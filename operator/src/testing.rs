@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 pub(crate) use self::{
     brokers::Brokers,
-    cluster::{BROKEN, Cluster, JOB, Kept, NAMESPACE},
+    cluster::{BROKEN, Cluster, JOB, Kept, Measured, NAMESPACE},
     life::Life,
 };
 

@@ -156,9 +156,9 @@ fn write(store: &mut Store, key: &Key, read: &Read, of_status: bool, body: &[u8]
 
 fn list(store: &Store, kind: usize, read: &Read, selector: &Selector) -> Result<Value, Refusal> {
     let known = store.kind(kind)?;
-    let found = store.list(kind, read.asked.namespace.as_deref()).into_iter().filter(|object| selector.matches(object));
+    let found = store.objects(kind, read.asked.namespace.as_deref()).filter(|object| selector.matches(object));
     let items: Vec<Value> =
-        if read.metadata_only { found.map(|object| metadata_of(&object)).collect() } else { found.collect() };
+        if read.metadata_only { found.map(metadata_of).collect() } else { found.cloned().collect() };
     let (api_version, kind) = if read.metadata_only {
         ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadataList".to_owned())
     } else {

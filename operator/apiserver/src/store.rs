@@ -206,7 +206,7 @@ impl Store {
     }
 
     pub(crate) fn all<K: Resource<DynamicType = ()>>(&self) -> Vec<Value> {
-        self.kind_of::<K>().map(|kind| self.list(kind, None)).unwrap_or_default()
+        self.kind_of::<K>().map(|kind| self.objects(kind, None).cloned().collect()).unwrap_or_default()
     }
 
     pub(crate) fn everything(&self) -> Vec<(String, Value)> {
@@ -226,9 +226,10 @@ impl Store {
         self.objects.get(key).ok_or_else(|| Refusal::not_found(&format!("{kind} \"{}\"", key.name)))
     }
 
-    pub(crate) fn list(&self, kind: usize, namespace: Option<&str>) -> Vec<Value> {
-        let wanted = |key: &&Key| key.kind == kind && namespace.is_none_or(|namespace| namespace == key.namespace);
-        self.objects.iter().filter(|(key, _)| wanted(key)).map(|(_, stored)| stored.object.clone()).collect()
+    /// The objects of a kind, in the order of their names.
+    pub(crate) fn objects(&self, kind: usize, namespace: Option<&str>) -> impl Iterator<Item = &Value> {
+        let wanted = move |key: &&Key| key.kind == kind && namespace.is_none_or(|namespace| namespace == key.namespace);
+        self.objects.iter().filter(move |(key, _)| wanted(key)).map(|(_, stored)| &stored.object)
     }
 
     pub(crate) fn set_log(&mut self, namespace: &str, pod: &str, log: &str) {

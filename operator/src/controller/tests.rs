@@ -2,6 +2,7 @@
 
 mod health;
 mod kept;
+mod scale;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -84,7 +85,11 @@ async fn quiet_after(changes: &[Change]) -> Cluster {
 }
 
 fn status(cluster: &Cluster) -> StreamJobStatus {
-    cluster.job().and_then(|job| job.status).unwrap_or_default()
+    status_of(cluster, JOB)
+}
+
+fn status_of(cluster: &Cluster, name: &str) -> StreamJobStatus {
+    cluster.server.get::<StreamJob>(NAMESPACE, name).and_then(|job| job.status).unwrap_or_default()
 }
 
 /// Cuts the run after a change at every step, and starts another operator. What there is in the end and what was changed in what order must be as
@@ -312,9 +317,7 @@ async fn two_jobs_with_the_same_ids_never_run_at_once() {
         cluster.submit();
         cluster.submit_again("spend-again");
     };
-    let of_second = |cluster: &Cluster| {
-        cluster.server.get::<StreamJob>(NAMESPACE, "spend-again").unwrap().status.unwrap_or_default()
-    };
+    let of_second = |cluster: &Cluster| status_of(cluster, "spend-again");
     let mut whole = Cluster::new();
     both(&mut whole);
     let steps = whole.run(None).await.steps;

@@ -75,7 +75,8 @@ impl Brokers {
     pub(crate) fn take(&self, id: &str, pod: &str, epoch: i64) {
         let mut state = self.state();
         let mut wrong = Vec::new();
-        for (other, Id { owner, .. }) in &state.ids {
+        let prefix = |id: &str| id.rsplitn(3, '-').nth(2).map(str::to_owned);
+        for (other, Id { owner, .. }) in state.ids.iter().filter(|(other, _)| prefix(other) == prefix(id)) {
             if let Some((holder, of)) = owner.as_ref().filter(|(_, of)| *of != epoch) {
                 wrong.push(format!(
                     "{pod} of epoch {epoch} begins, and {holder} of epoch {of} was not fenced from {other}"

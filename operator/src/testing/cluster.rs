@@ -10,7 +10,7 @@ use fencepost_apiserver::{ApiServer, Kind};
 use fencepost_crds::{
     StreamJob,
     contract::{PlanReport, SlotStatus, WorkerStatus},
-    names,
+    names, resolve,
 };
 use fencepost_plan::Settings;
 use futures::future::BoxFuture;
@@ -26,6 +26,7 @@ use k8s_openapi::{
 use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{
     Brokers, Life,
@@ -79,6 +80,17 @@ pub(crate) struct Story {
     pub effects: Vec<String>,
     /// Steps of the first operator.
     pub steps: u64,
+}
+
+/// What an operator took.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measured {
+    /// Virtual time until everything was as asked.
+    pub until_quiet: Duration,
+    /// Requests to the API server and to brokers until then.
+    pub requests: u64,
+    /// The same from then on.
+    pub steady: u64,
 }
 
 /// A cluster that is put away.
@@ -201,14 +213,23 @@ impl Cluster {
 
     /// The same job once more under another name, with the transactional ids of the first.
     pub(crate) fn submit_again(&self, name: &str) {
-        let spec = serde_json::to_value(self.job().unwrap().spec).unwrap();
-        let mut job = json!({
+        self.submit_as(name, |spec| spec["kafka"]["transactionalIdPrefix"] = format!("{NAMESPACE}.{JOB}").into());
+    }
+
+    /// Another job like the first, with ids of its own.
+    pub(crate) fn submit_like(&self, name: &str) {
+        self.submit_as(name, |_| {});
+    }
+
+    fn submit_as(&self, name: &str, change: impl FnOnce(&mut Value)) {
+        let mut spec = serde_json::to_value(self.job().unwrap().spec).unwrap();
+        change(&mut spec);
+        let job = json!({
             "apiVersion": "fencepost.dev/v1alpha1",
             "kind": "StreamJob",
             "metadata": { "name": name, "namespace": NAMESPACE },
             "spec": spec,
         });
-        job["spec"]["kafka"]["transactionalIdPrefix"] = format!("{NAMESPACE}.{JOB}").into();
         self.server.create::<StreamJob>("user", job).unwrap();
     }
 
@@ -261,6 +282,27 @@ impl Cluster {
                 what(self);
                 self.ticks(QUIET).await;
             } => {}
+        }
+    }
+
+    /// Runs an operator until nothing changes any more, and then for so long.
+    pub(crate) async fn measure(&mut self, steady: Duration) -> Measured {
+        let life = Arc::new(Life::new(&self.server, None));
+        let operator = self.operator(&life);
+        let begun = Instant::now();
+        tokio::select! {
+            () = operator => panic!("the controller ended"),
+            measured = async {
+                self.ticks(QUIET).await;
+                let (until_quiet, requests) = (begun.elapsed().saturating_sub(QUIET), life.requests());
+                let mut ticks = tokio::time::interval(TICK);
+                let until = Instant::now() + steady;
+                while Instant::now() < until {
+                    ticks.tick().await;
+                    self.tick();
+                }
+                Measured { until_quiet, requests, steady: life.requests() - requests }
+            } => measured,
         }
     }
 
@@ -347,11 +389,13 @@ impl Cluster {
     }
 
     fn stateful_sets(&mut self) {
+        let mut all = self.pods_by_set();
         for set in self.server.list::<StatefulSet>() {
             let (name, uid) = (set.name_any(), set.uid().unwrap());
             let spec = set.spec.clone().unwrap();
             let wanted = spec.replicas.unwrap_or(1);
-            let pods = self.pods_of(&name);
+            let version = self.server.version();
+            let mut pods = all.remove(&name).unwrap_or_default();
             for ordinal in 0..wanted {
                 let pod = format!("{name}-{ordinal}");
                 if pods.iter().any(|there| there.name_any() == pod) {
@@ -373,10 +417,12 @@ impl Cluster {
                     self.server.delete::<Pod>(NAMESPACE, &pod.name_any()).unwrap();
                 }
             }
-            let there = self.pods_of(&name);
-            let ready = there.iter().filter(|pod| is_ready(pod)).count();
+            if self.server.version() != version {
+                pods = self.pods_by_set().remove(&name).unwrap_or_default();
+            }
+            let ready = pods.iter().filter(|pod| is_ready(pod)).count();
             let status = json!({
-                "observedGeneration": set.metadata.generation, "replicas": there.len(), "readyReplicas": ready,
+                "observedGeneration": set.metadata.generation, "replicas": pods.len(), "readyReplicas": ready,
             });
             self.server
                 .update::<StatefulSet>("statefulset-controller", (NAMESPACE, &name), |set| set["status"] = status)
@@ -384,10 +430,15 @@ impl Cluster {
         }
     }
 
-    fn pods_of(&self, set: &str) -> Vec<Pod> {
-        let made_by =
-            |pod: &Pod| pod.owner_references().iter().any(|owner| owner.kind == "StatefulSet" && owner.name == set);
-        self.server.list::<Pod>().into_iter().filter(made_by).collect()
+    fn pods_by_set(&self) -> BTreeMap<String, Vec<Pod>> {
+        let mut all: BTreeMap<String, Vec<Pod>> = BTreeMap::new();
+        for pod in self.server.list::<Pod>() {
+            let set = pod.owner_references().iter().find(|owner| owner.kind == "StatefulSet");
+            if let Some(name) = set.map(|owner| owner.name.clone()) {
+                all.entry(name).or_default().push(pod);
+            }
+        }
+        all
     }
 
     fn kubelet(&mut self) {
@@ -401,14 +452,17 @@ impl Cluster {
             } else if let Some(ordinal) = worker {
                 if self.begun.insert(uid.clone()) {
                     let epoch = pod.annotations()[names::ANNOTATION_EPOCH].parse().unwrap();
-                    self.begins(epoch);
-                    let id = names::transactional_id(&format!("{NAMESPACE}.{JOB}"), ordinal, 0);
+                    let job = pod.labels()[names::LABEL_JOB].as_str();
+                    if job == JOB {
+                        self.begins(epoch);
+                    }
+                    let id = names::transactional_id(&self.prefix_of(job), ordinal, 0);
                     self.brokers.take(&id, &uid, epoch);
                     let status = if self.is_broken(&pod) {
                         gave_up()
                     } else {
                         self.brokers.commit();
-                        ready(ordinal)
+                        ready(&uid)
                     };
                     self.server.update::<Pod>("kubelet", (NAMESPACE, &name), |pod| pod["status"] = status).unwrap();
                 }
@@ -419,6 +473,16 @@ impl Cluster {
                 self.server.update::<Pod>("kubelet", (NAMESPACE, &name), |pod| pod["status"] = ended).unwrap();
             }
         }
+    }
+
+    /// The ids of a job begin with this, also when it is gone already.
+    fn prefix_of(&self, job: &str) -> String {
+        let object = self.server.get::<StreamJob>(NAMESPACE, job);
+        let kafka = object.map(|object| object.spec.kafka);
+        kafka.map_or_else(
+            || format!("{NAMESPACE}.{job}"),
+            |kafka| resolve::transactional_id_prefix(&kafka, NAMESPACE, job),
+        )
     }
 
     /// The first worker of a start must find the positions that the journal says it began with.
@@ -484,12 +548,16 @@ impl Cluster {
 
     /// Never workers of two epochs at once.
     fn check(&mut self) {
-        let workers = self.server.list::<Pod>();
-        let workers = workers.iter().filter(|pod| pod.labels()[names::LABEL_ROLE] == names::ROLE_WORKER);
-        let epochs: BTreeSet<&String> = workers.map(|pod| &pod.annotations()[names::ANNOTATION_EPOCH]).collect();
-        if epochs.len() > 1 {
-            self.violations.push(format!("workers of the epochs {epochs:?} live at once"));
+        let mut epochs: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for pod in self.server.list::<Pod>() {
+            if pod.labels()[names::LABEL_ROLE] == names::ROLE_WORKER {
+                let job = epochs.entry(pod.labels()[names::LABEL_JOB].clone()).or_default();
+                job.insert(pod.annotations()[names::ANNOTATION_EPOCH].clone());
+            }
         }
+        let mixed = epochs.iter().filter(|(_, epochs)| epochs.len() > 1);
+        let told = mixed.map(|(job, epochs)| format!("workers of the epochs {epochs:?} of {job} live at once"));
+        self.violations.extend(told);
     }
 
     /// What must not have happened.
@@ -521,6 +589,7 @@ fn plain(value: &mut Value) {
                 "after",
                 "open",
                 "since",
+                "podIP",
             ];
             object.retain(|name, _| !of_a_run.contains(&name.as_str()));
             object.values_mut().for_each(plain);
@@ -535,13 +604,15 @@ fn is_ready(pod: &Pod) -> bool {
     conditions.is_some_and(|all| all.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True"))
 }
 
-fn address(ordinal: u32) -> String {
-    format!("10.0.0.{}", ordinal + 1)
+/// Pods have addresses of their own: their uids are numbered.
+fn address(uid: &str) -> String {
+    let number: u32 = uid.trim_start_matches("uid-").parse().unwrap();
+    std::net::Ipv4Addr::from_bits(0x0a00_0000 + number).to_string()
 }
 
-fn ready(ordinal: u32) -> Value {
+fn ready(uid: &str) -> Value {
     let condition = json!({ "type": "Ready", "status": "True", "lastTransitionTime": now().to_string() });
-    json!({ "phase": "Running", "podIP": address(ordinal), "conditions": [condition] })
+    json!({ "phase": "Running", "podIP": address(uid), "conditions": [condition] })
 }
 
 /// The worker has ended, and a restart does not help.

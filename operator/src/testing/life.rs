@@ -77,6 +77,11 @@ impl Life {
         self.steps.load(Ordering::Relaxed)
     }
 
+    /// Requests that it has made: each is two steps.
+    pub(crate) fn requests(&self) -> u64 {
+        self.steps() / 2
+    }
+
     /// Something was changed by it.
     pub(crate) fn effect(&self, what: String) {
         self.effects.lock().unwrap_or_else(PoisonError::into_inner).push(what);
