@@ -38,13 +38,24 @@ pub fn resolve(job: &StreamJob, revision: &str, secrets_dir: &str) -> ResolvedJo
 /// The prefix of the transactional ids of a job.
 #[must_use]
 pub fn transactional_id_prefix(kafka: &KafkaSpec, namespace: &str, name: &str) -> String {
-    kafka.transactional_id_prefix.clone().unwrap_or_else(|| format!("{namespace}.{name}"))
+    kafka.transactional_id_prefix.clone().unwrap_or_else(|| default_name(namespace, name))
 }
 
 /// The consumer group of a job.
 #[must_use]
 pub fn consumer_group(kafka: &KafkaSpec, namespace: &str, name: &str) -> String {
-    kafka.consumer_group.clone().unwrap_or_else(|| format!("{namespace}.{name}"))
+    kafka.consumer_group.clone().unwrap_or_else(|| default_name(namespace, name))
+}
+
+/// What a job is called at the brokers, unless its spec says otherwise.
+fn default_name(namespace: &str, name: &str) -> String {
+    format!("{namespace}.{name}")
+}
+
+/// Whether a job is called so by default.
+#[must_use]
+pub fn is_default_name(text: &str, namespace: &str, name: &str) -> bool {
+    text.strip_prefix(namespace).and_then(|rest| rest.strip_prefix('.')) == Some(name)
 }
 
 /// A duration in whole milliseconds.
@@ -81,6 +92,14 @@ mod tests {
 
     use super::*;
     use crate::v1alpha1::GroupProtocol;
+
+    #[test]
+    fn the_default_name_is_told_from_others() {
+        assert!(is_default_name(&default_name("shop", "spend"), "shop", "spend"));
+        for other in ["shop.spend-2", "shop.spen", "shopspend", "shop", "", "shop2.spend", "shop..spend"] {
+            assert!(!is_default_name(other, "shop", "spend"), "{other}");
+        }
+    }
 
     #[test]
     fn the_protocol_of_the_group_is_handed_on_and_told_only_when_it_was_chosen() {

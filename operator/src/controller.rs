@@ -126,6 +126,7 @@ where
             context.metrics.forget(&key);
             tracing::debug!(namespace = key.0, job = key.1, "the job is gone");
         } else if let Err(ControllerError::QueueError(error)) = &outcome {
+            context.memory.watch_interrupted();
             tracing::warn!(error = chain(error), "a watch was interrupted");
         }
         std::future::ready(())
@@ -294,10 +295,12 @@ async fn step(
     // Before the acts: making topics makes the answer out of date.
     let ask_again = judged(context, key, &seen, &decision);
     let acts = Acts::new(context, &seen, identity, &target, version.clone());
-    if is_nothing(&seen, &decision) && decision.acts.iter().all(|act| acts.is_done(act)) {
-        let now = context.now();
-        context.memory.with(key, &uid, |memory| memory.is_calm(version, changes, objects, now));
-    }
+    let is_calm = is_nothing(&seen, &decision) && decision.acts.iter().all(|act| acts.is_done(act));
+    let now = context.now();
+    context.memory.with(key, &uid, |memory| match is_calm {
+        true => memory.is_calm(version, changes, objects, now),
+        false => memory.is_busy(),
+    });
     let mut failed = None;
     for act in &decision.acts {
         match acts.perform(act.clone()).await {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use fencepost_crds::StreamJob;
-use fencepost_plan::ownership::{Rival, rival};
+use fencepost_plan::ownership::{Claim, Rival};
 use futures::future::join_all;
 use kube::{core::DeserializeGuard, runtime::reflector::Store};
 use tokio::sync::OnceCell;
@@ -39,8 +39,8 @@ impl AllJobs {
             }
         };
         self.were_read.get_or_init(wait).await;
-        let others = stores.iter().flat_map(Jobs::state);
-        let mut rivals: Vec<Rival> = others.filter_map(|other| rival(job, other.0.as_ref().ok()?)).collect();
+        let (claim, others) = (Claim::of(job), stores.iter().flat_map(Jobs::state));
+        let mut rivals: Vec<Rival> = others.filter_map(|other| claim.rival(other.0.as_ref().ok()?)).collect();
         // The order of a map is none.
         rivals.sort_by(|one, other| one.job.cmp(&other.job));
         rivals

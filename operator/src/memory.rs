@@ -111,6 +111,14 @@ impl Memory {
         }
     }
 
+    /// A watch was interrupted, and may have missed something: everything is read again.
+    pub fn watch_interrupted(&self) {
+        for job in self.lock().values_mut() {
+            job.changes += 1;
+            job.calm = None;
+        }
+    }
+
     /// A reconciliation failed: how long to wait before the next.
     pub fn failed(&self, key: &JobKey) -> Duration {
         self.lock().get_mut(key).map_or(backoff::RECONCILE.first, |job| {
@@ -249,6 +257,11 @@ impl JobMemory {
     /// There was nothing to do for this version of the job, with these objects, which were read when there had been so many changes.
     pub fn is_calm(&mut self, version: Option<String>, changes: u64, objects: Objects, now: Timestamp) {
         self.calm = (self.changes == changes).then_some(Calm { at: now, version, changes, objects });
+    }
+
+    /// There was something to do.
+    pub fn is_busy(&mut self) {
+        self.calm = None;
     }
 
     /// The objects of this version of the job, if nothing has happened since there was nothing to do.
@@ -424,6 +437,14 @@ mod tests {
         assert!(!rests("7", 1), "it had changed before it was said to be calm");
         rest(1);
         assert!(rests("7", 1));
+        memory.watch_interrupted();
+        assert!(!rests("7", 1), "what happened meanwhile is not known");
+        rest(2);
+        with(&mut |job| {
+            job.is_busy();
+            true
+        });
+        assert!(!rests("7", 1), "there was something to do");
     }
 
     #[test]

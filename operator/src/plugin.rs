@@ -115,11 +115,21 @@ pub async fn run(args: Args) -> Result<ExitCode, PluginError> {
     let told = match args.command {
         Command::Status { job } => status::run(&cluster, &job).await?,
         Command::Plan { file } => return plan::run(&cluster, &file).await,
-        Command::Approve { job, revision } => ask::approve(&cluster, &job, revision.as_deref()).await?,
-        Command::Restart { job } => ask::restart(&cluster, &job).await?,
+        Command::Approve { job, revision } => harmless(&ask::approve(&cluster, &job, revision.as_deref()).await?),
+        Command::Restart { job } => harmless(&ask::restart(&cluster, &job).await?),
     };
     anstream::println!("{}", told.trim_end());
     Ok(ExitCode::SUCCESS)
+}
+
+/// What manifests, records and images say must not steer a terminal, nor turn the direction of what is read.
+#[must_use]
+pub fn harmless(text: &str) -> String {
+    let steers = |c: char| {
+        (c.is_control() && c != '\n')
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    text.chars().map(|c| if steers(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 /// Where the jobs are.

@@ -110,10 +110,17 @@ pub(super) fn bad_network(bench: &Bench<'_>) -> Outcome {
         for traffic in [Traffic::Delay(Duration::from_millis(150)), Traffic::Lose { percent: 5.0 }] {
             let bad = faults::disturb(bench.cluster(), Member::Broker(broker), traffic);
             let bad = bad.map_err(Failure::means("disturb the network"))?;
-            moves(tail, &format!("with {broker} disturbed: {traffic:?}"))?;
-            let hit = faults::disturbed(bench.cluster(), Member::Broker(broker), traffic);
-            let hit = hit.map_err(Failure::means("count the disturbed packets"))?.unwrap_or_default();
-            ensure!(hit >= ENOUGH, "{traffic:?} has hit {hit} packets of {broker}: nothing was tested");
+            // How many packets a broker gets is up to the job: it moves until enough of them were hit.
+            let deadline = Deadline::after(LIMIT);
+            loop {
+                moves(tail, &format!("with {broker} disturbed: {traffic:?}"))?;
+                let hit = faults::disturbed(bench.cluster(), Member::Broker(broker), traffic);
+                let hit = hit.map_err(Failure::means("count the disturbed packets"))?.unwrap_or_default();
+                if hit >= ENOUGH {
+                    break;
+                }
+                ensure!(!deadline.passed(), "{traffic:?} has hit {hit} packets of {broker}: nothing was tested");
+            }
             bad.now().map_err(Failure::means("mend the network"))?;
         }
         Ok(())

@@ -232,6 +232,10 @@ impl Store {
         self.objects.iter().filter(move |(key, _)| wanted(key)).map(|(_, stored)| &stored.object)
     }
 
+    pub(crate) fn all_objects(&self) -> impl Iterator<Item = &Value> {
+        self.objects.values().map(|stored| &stored.object)
+    }
+
     pub(crate) fn set_log(&mut self, namespace: &str, pod: &str, log: &str) {
         self.logs.insert((namespace.to_owned(), pod.to_owned()), log.to_owned());
     }

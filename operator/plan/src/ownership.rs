@@ -23,34 +23,63 @@ pub struct Rival {
     pub bootstrap_servers: String,
 }
 
-/// What makes `other` a rival of `job`, if anything does.
-#[must_use]
-pub fn rival(job: &StreamJob, other: &StreamJob) -> Option<Rival> {
-    if job.uid() == other.uid() || has_ended(other) {
-        return None;
+/// The names that a job needs for itself.
+#[derive(Clone, Debug)]
+pub struct Claim<'a> {
+    job: &'a StreamJob,
+    prefix: String,
+    group: String,
+}
+
+impl<'a> Claim<'a> {
+    /// What this job names, or has by default.
+    #[must_use]
+    pub fn of(job: &'a StreamJob) -> Self {
+        let (namespace, name) = (job.namespace().unwrap_or_default(), job.name_any());
+        Self {
+            job,
+            prefix: resolve::transactional_id_prefix(&job.spec.kafka, &namespace, &name),
+            group: resolve::consumer_group(&job.spec.kafka, &namespace, &name),
+        }
     }
-    let mut shares = Vec::new();
-    let (mine, theirs) = (Names::of(job), Names::of(other));
-    // Also where the guarantee needs no ids: it may change, the prefix may not.
-    if mine.prefix == theirs.prefix {
-        shares.push(format!("spec.kafka.transactionalIdPrefix {}", mine.prefix));
+
+    /// What makes another job a rival, if anything does. Asked about every job there is, so it makes no strings of them.
+    #[must_use]
+    pub fn rival(&self, other: &StreamJob) -> Option<Rival> {
+        if self.job.metadata.uid == other.metadata.uid || has_ended(other) {
+            return None;
+        }
+        let kafka = &other.spec.kafka;
+        let mut shares = Vec::new();
+        // Also where the guarantee needs no ids: it may change, the prefix may not.
+        if is_name(&self.prefix, kafka.transactional_id_prefix.as_deref(), other) {
+            shares.push(format!("spec.kafka.transactionalIdPrefix {}", self.prefix));
+        }
+        if is_name(&self.group, kafka.consumer_group.as_deref(), other) {
+            shares.push(format!("spec.kafka.consumerGroup {}", self.group));
+        }
+        (!shares.is_empty()).then(|| found(self.job, other, shares))
     }
-    if mine.group == theirs.group {
-        shares.push(format!("spec.kafka.consumerGroup {}", mine.group));
-    }
-    if shares.is_empty() {
-        return None;
-    }
+}
+
+/// Whether a job has this name: the one that it gives, or its default.
+fn is_name(name: &str, given: Option<&str>, job: &StreamJob) -> bool {
+    let metadata = &job.metadata;
+    let own = (metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default());
+    given.map_or_else(|| resolve::is_default_name(name, own.0, own.1), |given| given == name)
+}
+
+fn found(job: &StreamJob, other: &StreamJob, shares: Vec<String>) -> Rival {
     let status = other.status.as_ref();
     let of_ids = status.and_then(|status| status.transactions.as_ref()?.cluster_id.clone());
     let of_brokers = status.and_then(|status| status.broker.as_ref()?.cluster_id.clone());
-    Some(Rival {
+    Rival {
         job: format!("{}/{}", other.namespace().unwrap_or_default(), other.name_any()),
         shares,
         is_older: rank(other) < rank(job),
         cluster_id: of_ids.or(of_brokers),
         bootstrap_servers: other.spec.kafka.bootstrap_servers.clone(),
-    })
+    }
 }
 
 /// Why the ids or the group of a job are not its own.
@@ -90,21 +119,6 @@ fn rank(job: &StreamJob) -> impl Ord {
     (!has_started(job), made, job.uid())
 }
 
-struct Names {
-    prefix: String,
-    group: String,
-}
-
-impl Names {
-    fn of(job: &StreamJob) -> Self {
-        let (namespace, name) = (job.namespace().unwrap_or_default(), job.name_any());
-        Self {
-            prefix: resolve::transactional_id_prefix(&job.spec.kafka, &namespace, &name),
-            group: resolve::consumer_group(&job.spec.kafka, &namespace, &name),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
@@ -112,6 +126,10 @@ mod tests {
 
     use super::*;
     use crate::testing::{facts, job};
+
+    fn rival(job: &StreamJob, other: &StreamJob) -> Option<Rival> {
+        Claim::of(job).rival(other)
+    }
 
     /// Made in this second, and started or not.
     fn made(uid: &str, second: u32, started: bool, change: impl FnOnce(&mut Value)) -> StreamJob {

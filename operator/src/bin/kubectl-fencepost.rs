@@ -14,7 +14,7 @@ async fn main() -> ExitCode {
     match plugin::run(args).await {
         Ok(code) => code,
         Err(error) => {
-            anstream::eprintln!("error: {}", chain(&error));
+            anstream::eprintln!("error: {}", plugin::harmless(&chain(&error)));
             ExitCode::FAILURE
         }
     }

@@ -30,7 +30,7 @@ pub(super) async fn run(cluster: &Cluster, file: &Path) -> Result<ExitCode, Plug
         if index > 0 {
             anstream::println!();
         }
-        anstream::println!("{}", told.text.trim_end());
+        anstream::println!("{}", super::harmless(told.text.trim_end()));
         refused |= told.refused;
     }
     Ok(if refused { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -156,7 +156,11 @@ fn explain(title: &str, live: Option<&StreamJob>, accepted: &[AcceptedRevision],
         };
     }
     let status = live.and_then(|live| live.status.clone()).unwrap_or_default();
-    let runs = newest_first(accepted).into_iter().next().filter(|_| status.epoch.is_some());
+    let current = status.revision.as_ref().and_then(|of| of.current.as_deref());
+    let newest = newest_first(accepted);
+    // Not always the newest: one that failed was taken back.
+    let runs = newest.iter().find(|old| Some(old.revision.as_str()) == current).or(newest.first());
+    let runs = runs.copied().filter(|_| status.epoch.is_some());
     let mut lines = Vec::new();
     let what = match (live, runs) {
         (Some(live), Some(runs)) => {
@@ -164,6 +168,7 @@ fn explain(title: &str, live: Option<&StreamJob>, accepted: &[AcceptedRevision],
             lines.extend(found.iter().map(line));
             what_it_takes(&found, &live.spec, &new.spec)
         }
+        _ if new.spec.state == JobState::Suspended => "nothing starts, the job is suspended",
         _ => "first start",
     };
     let (epoch, next) = (status.epoch.unwrap_or(0), status.epoch.unwrap_or(0) + 1);
@@ -284,6 +289,8 @@ mod tests {
         assert!(lines[3].starts_with("All workers of epoch 4 commit and stop"), "{other}");
         assert!(other.contains("epoch 5 starts") && other.ends_with("until somebody approves it.\n"), "{other}");
         assert!(told(|job| job["spec"]["state"] = "Suspended".into()).starts_with("job: suspend\n"));
+        let idle = explain("job", None, &[], &job(|job| job["spec"]["state"] = "Suspended".into()));
+        assert_eq!(idle.text, "job: nothing starts, the job is suspended\n");
     }
 
     #[test]
@@ -301,6 +308,20 @@ mod tests {
             }),
         );
         assert!(wrong.refused && wrong.text.contains("spec.processing.transactionTimeout"), "{}", wrong.text);
+    }
+
+    #[test]
+    fn it_is_compared_with_what_runs_and_not_with_what_was_taken_back() {
+        let (live, mut accepted) = running(|_| {});
+        let failed = job(|job| job["spec"]["pipeline"]["sql"] = "INSERT INTO totals SELECT 'x' FROM orders".into());
+        accepted.push(AcceptedRevision {
+            object: "spend-spec-2".to_owned(),
+            number: 2,
+            revision: fencepost_plan::Revision::hash(&failed.spec),
+            image: "worker:1".to_owned(),
+            spec: failed.spec,
+        });
+        assert_eq!(explain("job", Some(&live), &accepted, &job(|_| {})).text, "job: no change\n");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use fencepost_plan::{
 use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
 use kube::{Api, ResourceExt, api::ListParams};
 
-use super::{Cluster, PluginError};
+use super::{Cluster, PluginError, harmless};
 
 /// Reads the job and its workers.
 pub(super) async fn run(cluster: &Cluster, name: &str) -> Result<String, PluginError> {
@@ -55,7 +55,7 @@ fn page(job: &StreamJob, pods: &[Pod], now: Timestamp) -> String {
         _ => busy(),
     };
     let title = format!("{}/{}", job.namespace().unwrap_or_default(), job.name_any());
-    write_to(&mut out, format_args!("StreamJob {title}  {}\n", paint(style, &phase)));
+    write_to(&mut out, format_args!("StreamJob {}  {}\n", harmless(&title), paint(style, &phase)));
     if status.observed_generation.is_some_and(|seen| seen > 0) && status.observed_generation != job.metadata.generation
     {
         write_to(&mut out, format_args!("{}\n", paint(busy(), "the operator has not looked at the newest spec yet")));
@@ -69,6 +69,7 @@ fn page(job: &StreamJob, pods: &[Pod], now: Timestamp) -> String {
 
 fn facts(out: &mut String, status: &StreamJobStatus, now: Timestamp) {
     let mut fact = |name: &str, value: String| write_to(out, format_args!("  {name:<11} {value}\n"));
+    let text = |value: String| harmless(&value);
     if let Some(operation) = &status.operation {
         let kind = operation.operation_type.map_or_else(String::new, |kind| kind.to_string());
         let step = operation.step.clone().unwrap_or_default();
@@ -84,19 +85,19 @@ fn facts(out: &mut String, status: &StreamJobStatus, now: Timestamp) {
             || "has not committed yet".to_owned(),
             |point| format!("first commit{}", ago(point.at.as_deref(), now)),
         );
-        fact("runs", format!("epoch {epoch}, revision {runs}, {committed}"));
+        fact("runs", text(format!("epoch {epoch}, revision {runs}, {committed}")));
         if let Some(target) = revision.target.as_deref().filter(|target| *target != runs) {
-            fact("wanted", format!("revision {target}"));
+            fact("wanted", text(format!("revision {target}")));
         }
     }
     for guarantee in &status.guarantees {
         let condition = guarantee.condition.as_deref().map_or_else(String::new, |text| format!(": {text}"));
-        fact("guarantee", format!("{} {}{condition}", guarantee.sink, guarantee.guarantee));
+        fact("guarantee", text(format!("{} {}{condition}", guarantee.sink, guarantee.guarantee)));
     }
     if let Some(broker) = &status.broker {
         let id = broker.cluster_id.as_deref().unwrap_or("?");
         let number = broker.brokers.unwrap_or(0);
-        fact("Kafka", format!("cluster {id}, {number} broker{}", if number == 1 { "" } else { "s" }));
+        fact("Kafka", text(format!("cluster {id}, {number} broker{}", if number == 1 { "" } else { "s" })));
     }
 }
 
@@ -169,11 +170,11 @@ fn transactions(out: &mut String, status: &StreamJobStatus, now: Timestamp) {
     let Some(transactions) = &status.transactions else { return };
     let prefix = transactions.prefix.as_deref().unwrap_or_default();
     let used = transactions.ids_in_use.unwrap_or(0);
-    write_to(out, format_args!("\nTRANSACTIONS  prefix {prefix}, ids of {used} workers in use\n"));
+    write_to(out, format_args!("\nTRANSACTIONS  prefix {}, ids of {used} workers in use\n", harmless(prefix)));
     let Some(fence) = &transactions.last_fence else { return };
     let (ids, open) = (fence.ids.unwrap_or(0), fence.open.unwrap_or(0));
     let when = ago(fence.at.as_deref(), now);
-    let operation = fence.operation.as_deref().unwrap_or_default();
+    let operation = harmless(fence.operation.as_deref().unwrap_or_default());
     write_to(out, format_args!("  last fence  {operation}{when}: {ids} ids, {open} open transactions aborted\n"));
     if let Some(error) = &fence.error {
         write_to(out, format_args!("              {}\n", paint(bad(), &format!("given up: {error}"))));
@@ -214,10 +215,8 @@ const fn bad() -> Style {
     AnsiColor::Red.on_default()
 }
 
-/// Messages come from manifests and records: nothing in them may steer a terminal.
 fn paint(style: Style, text: &str) -> String {
-    let plain: String = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-    format!("{style}{plain}{style:#}")
+    format!("{style}{}{style:#}", harmless(text))
 }
 
 fn parsed(at: Option<&str>) -> Option<Timestamp> {
@@ -257,18 +256,24 @@ mod tests {
 
     use super::*;
 
-    /// The page of a cluster that was put away in the middle of something, 30 s later.
-    fn kept(moment: &str) -> String {
+    fn cluster(moment: &str) -> Value {
         let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/controller/tests/kept");
         let path = folder.join(env!("CARGO_PKG_VERSION")).join(format!("{moment}.json"));
-        let cluster: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
-        let of_kind = |kind: &str| -> Vec<Value> {
-            let objects = cluster["objects"].as_array().unwrap();
-            objects.iter().filter(|object| object["kind"] == kind).cloned().collect()
-        };
-        let job: StreamJob = serde_json::from_value(of_kind("StreamJob").remove(0)).unwrap();
-        let pods: Vec<Pod> = of_kind("Pod").into_iter().map(|pod| serde_json::from_value(pod).unwrap()).collect();
-        let at: Timestamp = cluster["at"].as_str().unwrap().parse().unwrap();
+        serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+    }
+
+    fn of_kind(moment: &str, kind: &str) -> Vec<Value> {
+        let cluster = cluster(moment);
+        let objects = cluster["objects"].as_array().unwrap();
+        objects.iter().filter(|object| object["kind"] == kind).cloned().collect()
+    }
+
+    /// The page of a cluster that was put away in the middle of something, 30 s later.
+    fn kept(moment: &str) -> String {
+        let job: StreamJob = serde_json::from_value(of_kind(moment, "StreamJob").remove(0)).unwrap();
+        let pods: Vec<Pod> =
+            of_kind(moment, "Pod").into_iter().map(|pod| serde_json::from_value(pod).unwrap()).collect();
+        let at: Timestamp = cluster(moment)["at"].as_str().unwrap().parse().unwrap();
         page(&job, &pods, at + std::time::Duration::from_secs(30))
     }
 
@@ -283,10 +288,40 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_red_and_a_terminal_is_not_steered() {
-        let page = kept("Rollback-Starting");
+        let told = kept("Rollback-Starting");
         let red = |text: &str| format!("{}{text}{:#}", bad(), bad());
-        assert!(page.contains(&red("Stalled")) && page.contains(&red("True")), "{page:?}");
+        assert!(told.contains(&red("Stalled")) && told.contains(&red("True")), "{told:?}");
         assert_eq!(paint(Style::new(), "a\u{1b}[2Jb"), "a\u{fffd}[2Jb");
+        // Wherever it stands: all that is not a style is plain.
+        let evil = "\u{1b}[1A\u{9b}\r\u{202e}";
+        let mut job: Value = serde_json::from_str(&objects("Rollback-Starting")).unwrap();
+        spoil(&mut job, evil);
+        let job: StreamJob = serde_json::from_value(job).unwrap();
+        let told = page(&job, &[], Timestamp::UNIX_EPOCH);
+        assert!(told.contains('\u{fffd}') && !told.contains("\u{1b}[1A"), "{told:?}");
+        assert!(!told.contains(['\u{9b}', '\r', '\u{202e}']), "{told:?}");
+    }
+
+    fn objects(moment: &str) -> String {
+        of_kind(moment, "StreamJob").remove(0).to_string()
+    }
+
+    /// Puts this into every text of a status that anybody could have written.
+    fn spoil(job: &mut Value, evil: &str) {
+        fn walk(value: &mut Value, evil: &str) {
+            match value {
+                Value::Object(fields) => fields
+                    .iter_mut()
+                    .filter(|(name, _)| !matches!(name.as_str(), "type" | "lastTransitionTime" | "phase"))
+                    .for_each(|(_, value)| walk(value, evil)),
+                Value::Array(items) => items.iter_mut().for_each(|item| walk(item, evil)),
+                Value::String(text) => text.push_str(evil),
+                _ => {}
+            }
+        }
+        job["status"]["guarantees"] = serde_json::json!([{ "sink": "s", "guarantee": "g", "condition": "c" }]);
+        walk(&mut job["status"], evil);
+        walk(&mut job["metadata"]["name"], evil);
     }
 
     #[rstest]

@@ -506,18 +506,18 @@ impl Cluster {
     }
 
     fn collect_garbage(&self) {
-        let everything = self.server.everything();
-        let uids: BTreeSet<&str> =
-            everything.iter().filter_map(|(_, object)| object["metadata"]["uid"].as_str()).collect();
-        let orphans = everything.iter().filter(|(_, object)| {
+        let mut uids = BTreeSet::new();
+        self.server.each(|object| uids.extend(object["metadata"]["uid"].as_str().map(str::to_owned)));
+        let mut orphans = Vec::new();
+        self.server.each(|object| {
             let owners = object["metadata"]["ownerReferences"].as_array();
-            owners.is_some_and(|owners| {
-                !owners.is_empty()
-                    && owners.iter().all(|owner| owner["uid"].as_str().is_none_or(|uid| !uids.contains(uid)))
-            })
+            let lives = |owner: &Value| owner["uid"].as_str().is_some_and(|uid| uids.contains(uid));
+            if owners.is_some_and(|owners| !owners.is_empty() && !owners.iter().any(lives)) {
+                orphans.push(object.clone());
+            }
         });
-        for (_, orphan) in orphans {
-            self.delete(orphan);
+        for orphan in orphans {
+            self.delete(&orphan);
         }
     }
 

@@ -14,7 +14,7 @@ use fencepost_crds::{
 use k8s_openapi::api::core::v1::Pod;
 use kube_core::ResourceExt;
 
-use super::{Act, Case, PlanOutcome};
+use super::{Act, Case, PlanOutcome, rollout};
 use crate::{
     backoff,
     build::{self, BuildError},
@@ -166,7 +166,9 @@ pub(super) fn judge(case: &Case<'_>) -> Result<Gates, BuildError> {
 fn approval(case: &Case<'_>, spec: &SpecGate, broker: &BrokerGate) -> ApprovalGate {
     let job = &case.seen.job;
     let is_first = case.old.epoch.is_none();
-    if job.spec.upgrade.approval == Approval::Automatic || is_first || case.target_is_accepted {
+    // Back to what runs, from a revision that was taken back: nothing would change.
+    let runs = rollout::current(case).as_ref() == Some(&case.target.revision);
+    if job.spec.upgrade.approval == Approval::Automatic || is_first || runs || case.target_is_accepted {
         return ApprovalGate::NotNeeded;
     }
     let revision = &case.target.revision;

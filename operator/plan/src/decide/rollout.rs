@@ -34,6 +34,7 @@ use super::{
 };
 use crate::{
     build::{self, BuildError, Start},
+    observed::BrokerObserved,
     pods::PodFacts,
     revision::{AcceptedRevision, Revision, RunSpec, newest_first},
 };
@@ -201,7 +202,8 @@ fn foreign(case: &Case<'_>) -> Option<Foreign> {
 fn start_or_drain(case: &Case<'_>, run: &RunSpec, progress: &mut Progress) -> Result<(), BuildError> {
     let set = case.seen.stateful_set.as_ref();
     let is_current = progress.current.as_ref() == Some(&run.revision);
-    let restart = restart_asked(case);
+    // Workers that work are not stopped while nobody could start.
+    let restart = restart_asked(case).filter(|_| !matches!(case.seen.broker, BrokerObserved::Failed(_)));
     let goes_on = is_current && !is_being_replaced(case) && restart.is_none();
     let journaled = progress.epoch.filter(|_| goes_on);
     // The epoch that may run now: the journaled one, or the next.

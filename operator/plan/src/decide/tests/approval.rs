@@ -120,3 +120,24 @@ fn a_rollback_needs_no_approval() {
     world.settle();
     assert_eq!((world.epoch(), world.condition(ConditionType::RolledBack).0.as_str()), (Some(3), "True"));
 }
+
+/// Nothing would change: the spec that was taken back to runs.
+#[test]
+fn the_way_back_to_what_runs_needs_no_approval() {
+    let mut world = asks();
+    world.commit(true);
+    world.settle();
+    let first = world.job.spec.pipeline.sql.clone();
+    world.edit(sql(B));
+    world.settle();
+    let revision = target(&world);
+    approve(&mut world, &revision);
+    world.settle();
+    world.crash("spend-0", &Ended { code: 65, message: "" });
+    world.settle();
+    assert_eq!((world.epoch(), world.condition(ConditionType::RolledBack).0.as_str()), (Some(3), "True"));
+    world.edit(sql(&first));
+    world.settle();
+    assert_eq!((world.epoch(), world.condition(ConditionType::Ready).0.as_str()), (Some(3), "True"));
+    assert_eq!(world.condition(ConditionType::Approved).0, "True");
+}

@@ -119,3 +119,19 @@ fn the_revision_that_another_was_taken_back_to_is_restarted() {
     let revision = world.job.status.clone().unwrap().revision.unwrap();
     assert!(revision.current == revision.stable && revision.failed.is_some());
 }
+
+/// With the brokers away, or a password that they do not take, it could not start again.
+#[test]
+fn workers_are_not_stopped_for_a_restart_that_the_brokers_do_not_allow() {
+    let mut world = started();
+    let answer = world.broker.clone();
+    world.broker =
+        BrokerObserved::Failed(BrokerFailure { reason: Reason::AuthenticationFailed, message: "no".to_owned() });
+    ask(&mut world, "monday");
+    world.settle();
+    assert_eq!((world.pods.len(), world.epoch(), restarted(&world)), (2, Some(1), None));
+    assert_eq!(world.condition(ConditionType::Ready).0, "True");
+    world.broker = answer;
+    world.settle();
+    assert_eq!((world.epoch(), restarted(&world).as_deref()), (Some(2), Some("monday")));
+}
